@@ -230,6 +230,8 @@ ROUTES: Mapping[tuple[str, str], RequiredRight] = MappingProxyType(
         ("GET", "/ui/live"): RequiredRight(Right.KNOWN),  # the same
         ("GET", "/backup"): RequiredRight(Right.ADMIN),
         ("GET", "/changes"): RequiredRight(Right.ADMIN),
+        ("GET", "/shards/{n}/backup"): RequiredRight(Right.ADMIN),  # the shard checks this right
+        ("GET", "/shards/{n}/changes"): RequiredRight(Right.ADMIN),
     }
 )
 

@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from socket import gethostname, socket
-from typing import cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import structlog
 import uvloop
@@ -27,6 +28,7 @@ from starlette.types import ASGIApp
 from miniqueue import __version__
 from miniqueue.broker import Broker, SystemClock
 from miniqueue.broker.runtime.notices import NoticeKind
+from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import (
     ConfigError,
     InternalError,
@@ -75,9 +77,13 @@ from miniqueue.storage.leveldb.database import DatabaseOptions
 from miniqueue.storage.leveldb.mapped_tables import CHECK_SECONDS, limit_mapped_tables, release_tables
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.reserve import ReserveOptions
+from miniqueue.storage.leveldb.shards import check_has_no_shards, prepare_shards, store_of_shard
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store, SyncMode
+
+if TYPE_CHECKING:
+    from miniqueue.server.shards.shard import Shard
 
 log = structlog.get_logger()
 
@@ -86,8 +92,18 @@ MAX_MONITOR_CONNECTIONS = 100
 MAX_MONITOR_CONNECTIONS_PER_ADDRESS = 20
 #: Files are created with mode 0600 and directories with 0700, even those that LevelDB creates.
 PRIVATE_UMASK = 0o077
+#: The limits of the broker of which each shard has an equal part.
+DIVIDED: Final = ("max_connections", "max_topics", "max_partitions", "max_schedules", "max_dedup_ids")
 #: Maximum duration of a stop, after the time for consumers to settle; then connections that still hang are aborted.
 STOP_SECONDS = 6.0
+
+
+class Sockets(NamedTuple):
+    """The listening sockets of a broker."""
+
+    https: socket
+    resp: socket
+    monitor: socket
 
 
 def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
@@ -116,10 +132,28 @@ def run(config: Config, ignored_variables: Sequence[str] = ()) -> None:
     )
     _report_certificates(certificates)
     descriptors.raise_limit()
+    if config.shards > 1:
+        _run_shards(config, certificates, users, sign_in)
+    else:
+        check_has_no_shards(config.db)
+        _run_loop(_serve(config, certificates, users, sign_in, _listen(config)))
+
+
+def _run_loop(serving: Coroutine[None, None, None]) -> None:
     try:
-        uvloop.run(_serve(config, certificates, users, sign_in), loop_factory=AcceptingLoop)
+        uvloop.run(serving, loop_factory=AcceptingLoop)
     except asyncio.CancelledError:
         raise Interrupted(signal.SIGTERM) from None
+
+
+@contextmanager
+def _listen(config: Config) -> Iterator[Sockets]:
+    with (
+        listen(config.host, config.port) as https,
+        listen(config.host, config.resp_port, "-resp-port") as resp,
+        listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
+    ):
+        yield Sockets(https, resp, monitor)
 
 
 def _check_exposure(config: Config) -> None:
@@ -146,17 +180,54 @@ def _report_certificates(certificates: Certificates) -> None:
         _report_access(correction(key))
 
 
-async def _serve(
+def _run_shards(
     config: Config, certificates: Certificates, users: UserSource | None, sign_in: Authenticator | None
+) -> None:
+    """Serve as the parent of a process for each shard, or, in a child, as one of them."""
+    from miniqueue.server.shards.parent import Parent, backs  # noqa: PLC0415 - only with -shards
+    from miniqueue.server.shards.shard import Shard  # noqa: PLC0415 - the same
+
+    if config.storage == "leveldb":
+        prepare_shards(config.db, config.shards)
+    service_manager = ServiceManager(os.environ)
+    max_memory_bytes = config.max_memory_bytes or memory_limit.default_bytes()
+    with _listen(config) as sockets, backs(config.shards) as (paths, listeners):
+        parent = Parent(
+            config.shards,
+            on_ready=partial(_report_ready, config, sockets, service_manager, max_memory_bytes),
+            on_stop=service_manager.stopping,
+            feed=service_manager.feed,
+        )
+        role = parent.run()
+        if isinstance(role, int):
+            raise SystemExit(role)
+        logs.name_shard(role.number)
+        shard = Shard(Placing(role.number, config.shards), paths, listeners[role.number], role.report_ready)
+        _run_loop(_serve(_of_shard(config, role.number), certificates, users, sign_in, nullcontext(sockets), shard))
+
+
+def _of_shard(config: Config, number: int) -> Config:
+    """Return the settings of one shard: its directory, and its part of the limits of the broker."""
+    count = config.shards
+    max_memory_bytes = (config.max_memory_bytes or memory_limit.default_bytes()) // count
+    parts = {field: -(-getattr(config, field) // count) for field in DIVIDED}
+    return replace(config, db=store_of_shard(config.db, number), max_memory_bytes=max_memory_bytes, **parts)
+
+
+async def _serve(
+    config: Config,
+    certificates: Certificates,
+    users: UserSource | None,
+    sign_in: Authenticator | None,
+    listening: AbstractContextManager[Sockets],
+    shard: "Shard | None" = None,
 ) -> None:
     starting = cast("asyncio.Task[None]", asyncio.current_task())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # `_Listeners` replaces it
-    with (
-        listen(config.host, config.port) as https,
-        listen(config.host, config.resp_port, "-resp-port") as resp,
-        listen(config.monitor_host, config.monitor_port, "-monitor-port", "-monitor-host") as monitor,
-    ):
+    with listening as (https, resp, monitor):
         broker = _make_broker(config)
+        if shard is not None:
+            broker.place(shard.placing)
         if sign_in is not None:
             broker.set_quotas(sign_in.quotas)
         with naming_flag_of_store():
@@ -165,7 +236,7 @@ async def _serve(
         runtime.return_freed_memory()  # the checks of a start read tables: 60 MB with a million returned messages
         broker.memory.watch(memory_limit.own_bytes, runtime.return_freed_memory)
         try:
-            await _Listeners(config, certificates, broker, users, sign_in).run(https, resp, monitor)
+            await _Listeners(config, certificates, broker, users, sign_in, shard).run(https, resp, monitor)
         finally:
             await broker.stop()
             log.info("stopped")
@@ -213,6 +284,15 @@ def _report_opening(store: LevelDBStore) -> None:
         log.warning("a part of the start's checks could not be made", problem=doubt)
 
 
+def _report_ready(config: Config, sockets: Sockets, service_manager: ServiceManager, max_memory_bytes: int) -> None:
+    """Report that clients can connect: in the log, on a terminal, and to the service manager."""
+    ports = Ports(*(each.getsockname()[1] for each in sockets))
+    log.info("ready", version=__version__, **ports._asdict(), max_memory_mib=max_memory_bytes >> 20)
+    if is_greeted(config, sys.stderr.isatty()):
+        print(greeting(config, ports), end="", file=sys.stderr, flush=True)
+    service_manager.ready()
+
+
 class _Listeners:
     """The three listeners of one broker, from startup until all connections have ended."""
 
@@ -223,8 +303,10 @@ class _Listeners:
         broker: Broker,
         users: UserSource | None,
         sign_in: Authenticator | None,
+        shard: "Shard | None" = None,
     ) -> None:
         self._config = config
+        self._shard = shard
         self._users = users
         self._sign_in = sign_in
         self._certificates = certificates
@@ -247,11 +329,12 @@ class _Listeners:
         self._granted = descriptors.granian_connections(descriptors.limit()) if config.http_server == "granian" else 0
         self._broker = broker
         self._http = HttpApp(broker, sign_in)
-        self._resp = RespServer(
-            broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
+        new_resp = partial(
+            RespServer, broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
+        self._resp = new_resp() if shard is None else new_resp(new_router=shard.new_router, ids=shard.ids())
         self._lag = LoopLag(time.monotonic)
-        self._service_manager = ServiceManager(os.environ)
+        self._service_manager = ServiceManager(os.environ if shard is None else {})
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
@@ -277,26 +360,24 @@ class _Listeners:
             ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
             ssl_handshake_timeout=self._config.handshake_seconds,
         )
+        monitoring = self._make_monitoring()
+        app: ASGIApp = self._http
+        if self._shard is not None:
+            await self._shard.serve(self._broker, self._resp, {"queue": self._http, "monitor": monitoring})
+            app = self._shard.door(self._broker, self._http, self._http.gate)
         serving = [
             asyncio.create_task(
-                self._serve_https(
-                    self._http, https, self._certificates.cert, self._certificates.key, self._stopping.wait
-                )
+                self._serve_https(app, https, self._certificates.cert, self._certificates.key, self._stopping.wait)
             ),
-            asyncio.create_task(self._serve_monitor(monitor, resp)),
+            asyncio.create_task(self._serve_monitor(monitoring, monitor, resp)),
         ]
-        log.info(
-            "ready",
-            version=__version__,
-            https=https.getsockname()[1],
-            resp=resp.getsockname()[1],
-            monitor=monitor.getsockname()[1],
-            max_memory_mib=self._broker.memory.max_bytes >> 20,
-        )
-        if is_greeted(self._config, sys.stderr.isatty()):
-            ports = Ports(*(each.getsockname()[1] for each in (https, resp, monitor)))
-            print(greeting(self._config, ports), end="", file=sys.stderr, flush=True)
-        self._service_manager.ready()
+        if self._shard is None:
+            _report_ready(
+                self._config, Sockets(https, resp, monitor), self._service_manager, self._broker.memory.max_bytes
+            )
+        else:
+            log.info("the shard is ready", max_memory_mib=self._broker.memory.max_bytes >> 20)
+            self._shard.report_ready()
         watching = self._watch()
         await asyncio.wait([asyncio.create_task(self._stopping.wait()), *serving], return_when="FIRST_COMPLETED")
         for task in watching:
@@ -317,11 +398,8 @@ class _Listeners:
             return None
         return ConnectionLimits(MAX_MONITOR_CONNECTIONS, MAX_MONITOR_CONNECTIONS_PER_ADDRESS, self._broker.limit_counts)
 
-    def _serve_monitor(self, listener: socket, resp: socket) -> Coroutine[None, None, None]:
-        """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
-        limits = replace(self._limits, is_reserved=True)
-        app: ASGIApp
-        app = monitoring = MonitorApp(
+    def _make_monitoring(self) -> MonitorApp:
+        return MonitorApp(
             self._broker,
             self._sign_in,
             self._limits.refusals,
@@ -332,6 +410,13 @@ class _Listeners:
             ],
             is_exposed=self._is_monitor_exposed,
         )
+
+    def _serve_monitor(self, monitoring: MonitorApp, listener: socket, resp: socket) -> Coroutine[None, None, None]:
+        """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
+        limits = replace(self._limits, is_reserved=True)
+        app: ASGIApp = monitoring
+        if self._shard is not None:
+            app = self._shard.monitor_door(self._broker, monitoring, monitoring.gate)
         if serves_dashboard(self._config):
             self._broker.overview.begin(self._min_free_bytes)
             ports = [each.getsockname()[1] for each in (listener, resp)]
@@ -405,6 +490,8 @@ class _Listeners:
             asyncio.create_task(self._lag.run()),
             asyncio.create_task(self._service_manager.feed_watchdog()),
         ]
+        if self._shard is not None:
+            tasks.append(asyncio.create_task(self._shard.watch()))
         if idle_seconds := self._config.idle_seconds:
             idle = IdleWatch(self._resp.all_connections, idle_seconds, self._broker.limit_counts, time.monotonic)
             tasks.append(asyncio.create_task(idle.run()))
@@ -450,7 +537,8 @@ class _Listeners:
             self._resp.drain()
             self._http.drain()
         self._drain_dashboard()
-        _done, hanging = await asyncio.wait(serving, timeout=STOP_SECONDS)
+        passed_on = [] if self._shard is None else self._shard.drain()
+        _done, hanging = await asyncio.wait([*serving, *passed_on], timeout=STOP_SECONDS)
         for task in hanging:
             log.warning("a listener did not stop in time", seconds=STOP_SECONDS)
             task.cancel()

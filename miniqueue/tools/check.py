@@ -9,10 +9,12 @@ The store is read through a view (`storage.leveldb.view`), so no byte of it chan
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from miniqueue.core.settings.placing import WHOLE, Placing
 from miniqueue.errors import ConfigError, CorruptionError
 from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.process.escaping import escape
 from miniqueue.storage.leveldb.set_aside import SetAside
+from miniqueue.storage.leveldb.shards import check_shards, shard_count, store_of_shard
 from miniqueue.storage.leveldb.view import viewed
 from miniqueue.tools import arguments
 from miniqueue.tools.arguments import counted
@@ -24,7 +26,7 @@ Usage: miniqueue check [-db directory]
 
 Verifies every invariant of a store that no broker has open: checksums, keys, counters,
 bitmaps, ranges. Changes nothing. Prints a line for each topic, then the problems, then
-their number.
+their number; of a store with shards, for one shard after the other.
 
   -db directory
         the store (default ./data)
@@ -46,10 +48,30 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if options.words:
         raise ConfigError([f"unexpected argument: {options.words[0]!r}; the store is the directory of -db"])
     with naming_flag_of_store():
-        audit, torn, doubt = audited(options.config.db)
+        problem_count = sum(_checked(options.config.db))
+    return UNSOUND if problem_count else SOUND
+
+
+def _checked(db: Path) -> Iterator[int]:
+    """Check a store, and print the report; yield the number of problems, of each shard if it has shards."""
+    count = shard_count(db)
+    if not count:
+        yield _check(db, WHOLE)
+        return
+    check_shards(db, count)
+    for number in range(count):
+        print(f"shard {number}:")
+        yield _check(store_of_shard(db, number), Placing(number, count))
+
+
+def _check(directory: Path, placing: Placing) -> int:
+    audit, torn, doubt = audited(directory)
+    for topic in audit.topics.values():
+        if not placing.has(topic.name):
+            audit.problems.add(f"topic {escape(topic.name)} belongs in shard {placing.shard_of(topic.name)}")
     for line in report(audit, torn, doubt):
         print(line)
-    return UNSOUND if audit.problems.count else SOUND
+    return audit.problems.count
 
 
 def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...], str | None]:

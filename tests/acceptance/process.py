@@ -26,6 +26,8 @@ HTTP_SERVERS = ("hypercorn", "granian")
 ROOT = Path(__file__).parents[2]
 OTHER_COMMAND = tuple(shlex.split(os.environ.get("MINIQUEUE_COMMAND", "")))
 COMMAND = OTHER_COMMAND or (sys.executable, "-m", "miniqueue")
+#: MINIQUEUE_TEST_SHARDS is the number of shards of the brokers to test; empty: they have none.
+SHARDS = os.environ.get("MINIQUEUE_TEST_SHARDS", "")
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
@@ -35,7 +37,8 @@ def environment(**variables: str) -> dict[str, str]:
     The ballast is a small one: pytest keeps the stores of its last three runs.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MINIQUEUE_")}
-    return inherited | {"MINIQUEUE_BALLAST": "1MiB"} | variables
+    shards = {"MINIQUEUE_SHARDS": SHARDS} if SHARDS else {}
+    return inherited | {"MINIQUEUE_BALLAST": "1MiB"} | shards | variables
 
 
 def python_path(directory: Path) -> str:

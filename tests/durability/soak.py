@@ -34,6 +34,8 @@ from tests.durability.load.long_run import soak
 from tests.durability.time.pause import stop_and_go_on
 
 CRASHES = 1000
+#: Number of processes of the broker whose processes are killed together.
+SHARDS = 3
 #: With so many cuts the control must have lost something; it is found with the first or the second.
 CONTROL_CUTS = 30
 #: A round of the mixed load; a thousand of them are an hour.
@@ -60,6 +62,11 @@ Loop = Callable[[Path, int, int], Outcome]
 def _kill(directory: Path, count: int, seed: int) -> Outcome:
     loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, syncs=("always", "interval", "never"))
     return _judged(loop.run("kill", count))
+
+
+def _kill_shards(directory: Path, count: int, seed: int) -> Outcome:
+    loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, shards=SHARDS)
+    return _judged(loop.run("kill-shards", count))
 
 
 def _cut(mode: Mode) -> Loop:
@@ -173,6 +180,7 @@ LOOPS: dict[str, Loop] = {
     "transform": _transform,
     "tasks": _tasks,
     "kill": _kill,
+    "kill-shards": _kill_shards,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep("always"),
     "sweep-interval": _sweep("interval"),

@@ -137,7 +137,9 @@ def test_of_the_commands_only_those_that_read_backups_know_stores_and_tools():
     assert shown(wrong) == []
 
 
-@pytest.mark.parametrize(("one", "other"), [("http", "resp"), ("resp", "http"), ("monitor", "(resp|http)")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("http", "resp"), ("resp", "http"), ("monitor", "(resp|http)"), ("shards.http", "resp")]
+)
 def test_protocols_do_not_know_each_other(one, other):
     wrong = [
         found
@@ -148,12 +150,12 @@ def test_protocols_do_not_know_each_other(one, other):
     assert shown(wrong) == []
 
 
-def test_nothing_but_run_names_a_protocol():
+def test_nothing_but_run_and_what_lies_between_processes_names_a_protocol():
     wrong = [
         found
         for found in own_imports()
         if re.match(r"miniqueue\.server\.(http|resp|monitor)(\.|$)", imported_module(found))
-        and not re.match(r"miniqueue\.server\.(http|resp|monitor|run)(\.|$)", found.module)
+        and not re.match(r"miniqueue\.server\.(http|resp|monitor|run|shards)(\.|$)", found.module)
     ]
     assert shown(wrong) == []
 

@@ -16,6 +16,7 @@ def test_a_listener_that_ends_by_itself_is_a_failure_and_not_a_stop(certificates
 
     monkeypatch.setattr(run, "serve_plain", serve)
     ports = ["-port=0", "-resp-port=0", "-monitor-port=0"]
-    serving = run._serve(load([*ports, "-storage=memory"], {}), certificates, None, None)
+    config = load([*ports, "-storage=memory"], {})
+    serving = run._serve(config, certificates, None, None, run._listen(config))
     with asyncio.Runner(loop_factory=AcceptingLoop) as runner, pytest.raises(InternalError, match="ended by itself"):
         runner.run(serving)

@@ -32,21 +32,15 @@ from miniqueue.server.security.certificate_reading import STATE_KEY
 MAX_KNOWN = 10_000
 
 
-def routes(
-    endpoints: Mapping[tuple[str, str], ASGIApp],
-    sign_in: Authenticator | None,
-    admit: Callable[[str], None] = lambda _user: None,
-) -> dict[str, Methods]:
+def routes(endpoints: Mapping[tuple[str, str], ASGIApp], gate: "AuthMiddleware | None") -> dict[str, Methods]:
     """Return the methods of each path, with their endpoints guarded.
 
     Args:
       endpoints: the endpoints by method and path.
-      sign_in: authenticates the users; with None, every client may do everything.
-      admit: raises ShareLimitError if a user, by name, may have no further connection.
+      gate: authenticates the users; with None, every client may do everything.
 
     Raises KeyError for a route that the table of rights does not contain.
     """
-    gate = None if sign_in is None else AuthMiddleware(sign_in, admit)
     methods: dict[str, dict[str, ASGIApp]] = {}
     for (method, path), endpoint in endpoints.items():
         guarded = endpoint if gate is None else gate.guard(method, path, endpoint)

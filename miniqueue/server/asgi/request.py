@@ -103,6 +103,9 @@ def lists_of(
 ACCOUNT_KEY = "miniqueue.account"
 #: The key in a request under which an application passes the user whom it has authenticated to one that it contains.
 SIGNED_IN_KEY = "miniqueue.user"
+#: The key in a request under which there is an asynchronous function that offers messages before a reply contains them;
+#: it returns whether they are taken. Without it, they are.
+OFFER_KEY = "miniqueue.offer"
 
 
 class HttpActor:

@@ -78,6 +78,7 @@ class Config:
     settle_seconds: float
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
+    shards: int
     config_file: Path | None
     password: str = field(default="", repr=False)
     """The text of the variable MINIQUEUE_PASSWORD, which is no setting."""
@@ -165,6 +166,8 @@ def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list
     problems = []
     if has_password and values.get("password_file") is not None:
         problems.append(f"flag -password-file: {PASSWORD_VARIABLE} contains a password, too; remove one of them")
+    if values.get("dashboard") and values.get("shards", 1) != 1:
+        problems.append("flag -dashboard: the page shows one process; remove the flag, or -shards")
     if values.get("client_ca") is None:
         return problems
     if values.get("users", "") is None:

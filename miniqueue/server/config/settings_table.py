@@ -10,6 +10,7 @@ directory of the certificates. To add a setting, add a row here and a field to `
 """
 
 from miniqueue.core.options.consume import MAX_PREFETCH
+from miniqueue.core.settings.placing import MAX_SHARDS
 from miniqueue.server.config.durations import parse_optional_duration, parse_positive_duration
 from miniqueue.server.config.setting import (
     Setting,
@@ -130,7 +131,7 @@ SETTINGS = (
         "",
         parse_optional_switch,
         "",
-        "live page on the monitoring port, at /ui/; default: only on loopback; elsewhere requires users",
+        "live page at /ui/ of the monitoring port; default: on loopback, elsewhere requires users; one process",
     ),
     Setting(
         "sync",
@@ -364,6 +365,14 @@ SETTINGS = (
         parse_http_server,
         "name",
         "server of the HTTP port: hypercorn, or granian, which is faster but an extra",
+    ),
+    Setting(
+        "shards",
+        "shards",
+        "1",
+        number_up_to(MAX_SHARDS),
+        "number",
+        "number of processes that share the topics; a property of the store since its first start",
     ),
     Setting("config", "config_file", "", parse_optional_path, "file", "TOML, JSON, or YAML file with settings"),
 )

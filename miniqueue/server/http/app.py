@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue.broker import Broker
 from miniqueue.broker.model.shares import Pool
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
-from miniqueue.server.asgi.authorization import routes
+from miniqueue.server.asgi.authorization import AuthMiddleware, routes
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_SITES, is_from_another_site
 from miniqueue.server.asgi.endpoints import ActEndpoint
 from miniqueue.server.asgi.replies import NOT_FOUND, refuse_websocket
@@ -60,6 +60,9 @@ class HttpApp:
     Args:
       broker: the broker that executes the requests.
       sign_in: authenticates the users; with None, every client may do everything.
+
+    Attributes:
+      gate: authenticates requests; None if there are no users.
     """
 
     def __init__(self, broker: Broker, sign_in: Authenticator | None = None) -> None:
@@ -98,9 +101,9 @@ class HttpApp:
             **usage_endpoints(broker),
         }
         self._memory = broker.memory
-        self._routes: Mapping[str, Methods] = MappingProxyType(
-            routes(endpoints, sign_in, partial(broker.shares.admit, Pool.CONNECTIONS))
-        )
+        admit = partial(broker.shares.admit, Pool.CONNECTIONS)
+        self.gate = None if sign_in is None else AuthMiddleware(sign_in, admit)
+        self._routes: Mapping[str, Methods] = MappingProxyType(routes(endpoints, self.gate))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

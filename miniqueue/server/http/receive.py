@@ -9,7 +9,7 @@ The reply is sent when there are messages, or when the wait time is over. Leases
 connection, so the reply is sent as a whole; if it gets lost, the leases expire and the messages are redelivered.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -24,7 +24,7 @@ from miniqueue.core.options.consume import parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.asgi.replies import JSON_LINES, Reply
-from miniqueue.server.asgi.request import lists_of, query_of
+from miniqueue.server.asgi.request import OFFER_KEY, lists_of, query_of
 from miniqueue.server.asgi.routing import topic_within
 from miniqueue.server.http.open_streams import OpenStreams, StreamEndpoint, WaitsForAnswer
 from miniqueue.wire.receive_replies import json_messages, json_messages_of
@@ -54,7 +54,7 @@ def _receive_any(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceivedAny
     for name in choice.names:
         check_permitted(user, Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
     reach = list if user is None else user.consumable
-    return _WaitsForMessages(partial(broker.several.receive, choice, options, reach), _encode_any)
+    return _WaitsForMessages(partial(broker.several.receive, choice, options, reach), _encode_any, scope.get(OFFER_KEY))
 
 
 def _encode(received: ReceiveResult) -> bytes:
@@ -71,14 +71,17 @@ class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):
     Args:
       begin: requests the messages.
       encode: makes the body of the reply.
+      offer: called with messages before they are in a reply; returns whether they are taken. None: they are.
     """
 
     def __init__(
         self,
         begin: Callable[[Callable[[ResultT], None], Callable[[MiniqueueError], None]], Receiving],
         encode: Callable[[ResultT], bytes],
+        offer: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         super().__init__()
+        self._offer = offer
         self._encode = encode
         self._receiving = begin(self.answer, self.fail)
 
@@ -87,6 +90,8 @@ class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):
         received = None
         try:
             received = await self.wait(receive)
+            if self._offer is not None and received and not await self._offer():
+                received = None
         finally:
             if received is None:
                 self._receiving.take_back()

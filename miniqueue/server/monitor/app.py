@@ -55,6 +55,7 @@ class MonitorApp:
       is_exposed: whether other machines can reach the port, so that `Host` can be any name.
 
     Attributes:
+      gate: authenticates requests; None if there are no users.
       follower_lags: returns how far each copy that follows is behind, in seconds and bytes.
     """
 
@@ -92,8 +93,9 @@ class MonitorApp:
         endpoints["GET", "/backup"] = BackupReply(broker, followers, sign_in, is_exposed=is_exposed)
         changes = ChangesReply(broker, followers)
         endpoints["GET", "/changes"] = changes if is_exposed else ForLoopback(changes)
+        self.gate = None if sign_in is None else AuthMiddleware(sign_in)
         self._router = Router(
-            [Route(path, endpoint) for path, endpoint in routes(endpoints, sign_in).items()],
+            [Route(path, endpoint) for path, endpoint in routes(endpoints, self.gate).items()],
             redirect_slashes=False,
             default=NOT_FOUND,
         )

@@ -107,6 +107,10 @@ class Authenticator:
         await self._sleep(FAILURE_SECONDS - (self.monotonic() - begun_at))
         raise WrongSecretError
 
+    def named(self, name: str) -> User | None:
+        """Return the user with a name, whom another process of this broker has authenticated; None if there is none."""
+        return self._users.named(name)
+
     def with_certificate(self, subject: str) -> User | None:
         """Return the user to whom the subject of a client certificate belongs."""
         return self._users.with_certificate(subject)

@@ -74,7 +74,8 @@ class Innocent:
 
 
 def resident_bytes(broker: BrokerProcess) -> int:
-    found = re.search(r"^process_resident_memory_bytes (\S+)$", broker.monitor("/metrics").decode(), re.MULTILINE)
+    sample = r'^process_resident_memory_bytes(?:\{shard="0"\})? (\S+)$'
+    found = re.search(sample, broker.monitor("/metrics").decode(), re.MULTILINE)
     assert found is not None
     return int(float(found[1]))
 

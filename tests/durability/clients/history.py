@@ -21,6 +21,7 @@ Sources: the total-queue checker of Jepsen; `docs/protocol.md` for what is promi
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from miniqueue.core.settings.placing import Placing
 from tests.durability.clients.events import Act, Crash, Deliver, Drained, Event, Fail, Gone, Invoke, Ok, Stop, Unknown
 from tests.durability.report import Report
 
@@ -79,12 +80,14 @@ class _Seen:
 class Checker:
     """Takes a history, event by event, and keeps only what later events may speak of."""
 
-    def __init__(self) -> None:
+    def __init__(self, shard_count: int = 1) -> None:
         self.report = Report()
         self._index = 0
         self._epoch = 0
-        self._durable_index = -1  # settles answered before it will not be forgotten
-        self._durable_at_end: dict[int, int] = {}  # epochs that have ended
+        self._placing = Placing(0, shard_count)
+        # For each shard: settles that were answered before this index are not forgotten.
+        self._durable = [-1] * shard_count
+        self._durable_at_end: dict[int, list[int]] = {}  # epochs that have ended
         self._operations: dict[int, _Operation] = {}  # not answered yet
         self._messages: dict[int, _Message] = {}
         self._highest_id = -1
@@ -132,18 +135,26 @@ class Checker:
         messages = list(self._named(operation.invoke))
         if operation.invoke.act is Act.PUBLISH:
             self.report.counts["confirmed"] += len(messages)
-            self._durable_index = max(self._durable_index, operation.index)
+            self._note_durable(operation)
             for message, seq in zip(messages, event.seqs, strict=False):
                 message.seq = seq
             return
         if operation.invoke.is_synced:
             self.report.counts["synced"] += len(messages)
-            self._durable_index = max(self._durable_index, operation.index)
+            self._note_durable(operation)
         if operation.invoke.act is Act.ACK:
             self.report.counts["acknowledged"] += len(messages)
         else:
             for message in messages:
                 message.returns.append(operation)
+
+    def _note_durable(self, operation: _Operation) -> None:
+        """A commit of a shard was confirmed that began after the operation did."""
+        shard = self._shard_of(operation)
+        self._durable[shard] = max(self._durable[shard], operation.index)
+
+    def _shard_of(self, operation: _Operation) -> int:
+        return self._placing.shard_of(operation.invoke.topic.partition("/")[0].encode())
 
     def _end(self, operation: _Operation, *, is_refused: bool) -> None:
         operation.is_over, operation.is_refused = True, is_refused
@@ -254,14 +265,16 @@ class Checker:
 
     def _is_durable(self, settle: _Operation) -> bool:
         assert settle.ok_index is not None
-        return settle.invoke.is_synced or settle.ok_index < self._durable_at_end.get(settle.epoch, self._durable_index)
+        durable = self._durable_at_end.get(settle.epoch, self._durable)
+        return settle.invoke.is_synced or settle.ok_index < durable[self._shard_of(settle)]
 
     # --- the broker -------------------------------------------------------------------------------------------
 
     def _restart(self, *, is_in_good_order: bool) -> None:
         for op in list(self._operations):
             self._end(self._operations.pop(op), is_refused=False)
-        self._durable_at_end[self._epoch] = self._index if is_in_good_order else self._durable_index
+        count = len(self._durable)
+        self._durable_at_end[self._epoch] = [self._index] * count if is_in_good_order else [*self._durable]
         self.report.counts["crashes"] += not is_in_good_order
         self._epoch += 1
         self._gone.clear()

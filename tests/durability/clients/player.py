@@ -35,9 +35,10 @@ EVERY_SECONDS = 1
 PATIENCE_SECONDS, LOOK_SECONDS = 60.0, 0.05
 
 
-def make_players(seed: int) -> "list[Player]":
-    """Make players, and distribute all topics among them."""
-    return [Player(seed + n, GROUNDS[n::PLAYERS]) for n in range(PLAYERS)]
+def make_players(seed: int, shards: int = 1) -> "list[Player]":
+    """Make players, and distribute all topics among them; with shards, those of a player are in one shard."""
+    tags = [b"" if shards == 1 else b"{%d}" % n for n in range(PLAYERS)]
+    return [Player(seed + n, GROUNDS[n::PLAYERS], tags[n]) for n in range(PLAYERS)]
 
 
 class Player:
@@ -46,9 +47,11 @@ class Player:
     Args:
       seed: the seed of its choices.
       grounds: its topics; they have other names in each life.
+      tag: the beginning of their names.
     """
 
-    def __init__(self, seed: int, grounds: Sequence[Ground]) -> None:
+    def __init__(self, seed: int, grounds: Sequence[Ground], tag: bytes = b"") -> None:
+        self._tag = tag
         self._random = Random(seed)
         self._grounds = grounds
         self._lives = count(1)
@@ -60,7 +63,7 @@ class Player:
     def _begin_life(self) -> None:
         self._is_prepared = False
         life = next(self._lives)
-        self.grounds = [_renamed(ground, b"-%d" % life) for ground in self._grounds]
+        self.grounds = [_renamed(ground, self._tag, b"-%d" % life) for ground in self._grounds]
         rules = {ground.name: ground.rules for ground in self.grounds}
         groups = {ground.name: ground.sure_groups for ground in self.grounds}
         self.ledger = Ledger(rules, lambda: time.time_ns() // 1_000_000, time.monotonic, groups)
@@ -210,13 +213,13 @@ class Player:
         return sum([int(str(await _ask(connection, b"LEN", place))) for place in ground.places])
 
 
-def _renamed(ground: Ground, suffix: bytes) -> Ground:
+def _renamed(ground: Ground, tag: bytes, suffix: bytes) -> Ground:
     """Return a topic under another name; what it keeps for a time is kept for shorter seconds."""
     rules, settings = copy(ground.rules), list(ground.settings)
     if rules.keeps_ms:
         rules.keeps_ms = round(rules.keeps_ms * PACE)
         settings[settings.index(b"retention_seconds") + 1] = b"%g" % (rules.keeps_ms / 1000)
-    return replace(ground, name=ground.name + suffix, rules=rules, settings=settings)
+    return replace(ground, name=tag + ground.name + suffix, rules=rules, settings=settings)
 
 
 async def _ask(connection: Resp, *words: bytes, or_else: str = "") -> object:

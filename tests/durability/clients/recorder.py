@@ -21,8 +21,8 @@ class Recorder:
       path: the file of events; `turn_page` keeps one more beside it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.checker = Checker()
+    def __init__(self, path: Path, shard_count: int = 1) -> None:
+        self.checker = Checker(shard_count)
         self._path = path
         self._file = path.open("w")
         self._ops = count(1)

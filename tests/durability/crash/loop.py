@@ -74,6 +74,7 @@ class CrashLoop:
       crashes_between_checks: number of crashes after which `miniqueue check` checks the store.
       crashes_per_life: number of crashes after which the players start again with other topics, which bounds what they
         have to remember.
+      shards: number of processes; each crash ends all of them.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class CrashLoop:
         load_seconds: float = 0.25,
         crashes_between_checks: int = 1,
         crashes_per_life: int = 20,
+        shards: int = 1,
     ) -> None:
         self._random = Random(seed)
         self._seed = seed
@@ -97,17 +99,18 @@ class CrashLoop:
         self._root.mkdir(parents=True)
         self._database = self._root / "data"
         self._journal = directory / "journal"
-        self._recorder = Recorder(directory / "history.jsonl")
+        self._recorder = Recorder(directory / "history.jsonl", shards)
         self._deleter = Deleter()
         self._crew = Crew()
         self._desk = Desk()
-        self._players = make_players(seed)
+        self._players = make_players(seed, shards)
         self._cutting = cutting
         self._plant = plant
         self._syncs = syncs
         self._load_seconds = load_seconds
         self._crashes_between_checks = crashes_between_checks
         self._crashes_per_life = crashes_per_life
+        self._shards = shards
         self._start_seconds: list[float] = []
         self._problems: list[str] = []
         self._torn_tails = 0
@@ -209,6 +212,7 @@ class CrashLoop:
             env |= variables(library, self._root, self._journal, cut_at=cut_at, slow_us=slow_us)
         plant = ["--plant", self._plant] if self._plant else []
         sync = ["-sync", self._random.choice(self._syncs)]
+        sync += ["-shards", str(self._shards)] if self._shards > 1 else []
         flags = [*FREE_PORTS, *self._trust.flags, "-period", PERIOD, "-db", str(self._database), *sync]
         return BrokerProcess([*plant, *flags], cwd=self._directory, command=LAUNCHER, env=env)
 
@@ -230,7 +234,7 @@ class CrashLoop:
 
     def _check_store(self) -> None:
         """Check the store with `miniqueue check`, if there is one yet."""
-        if not (self._database / "db").exists():
+        if not (self._database / "db").exists() and not (self._database / "miniqueue.shards").exists():
             return
         command = [*COMMAND, "check", "-db", str(self._database)]
         done = subprocess.run(

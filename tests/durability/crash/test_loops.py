@@ -55,7 +55,7 @@ def results(
 ) -> Iterator[dict[str, Future[Result]]]:
     """What comes of each loop; two run at a time, because a crash is mostly waiting for a start."""
 
-    def run(name: str, cutting: Cutting | None, syncs: tuple[str, ...]) -> Result:
+    def run(name: str, cutting: Cutting | None, syncs: tuple[str, ...], shards: int = 1) -> Result:
         loop = CrashLoop(
             tmp_path_factory.mktemp(name) / "loop",
             trust,
@@ -65,17 +65,19 @@ def results(
             load_seconds=LOAD_SECONDS,
             crashes_between_checks=CRASHES_BETWEEN_CHECKS,
             crashes_per_life=CRASHES_PER_LIFE,
+            shards=shards,
         )
         return loop.run(name, CRASHES, work=WORK)
 
     pool = ThreadPoolExecutor(2)
     started = {"kill": pool.submit(run, "kill", None, ("always", "interval", "never"))}
+    started |= {"shards": pool.submit(run, "shards", None, ("always",), 3)}
     started |= {mode: pool.submit(run, mode, Cutting(library, mode), ("always",)) for mode in Mode}
     yield started
     pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("loop", ["kill", *Mode])
+@pytest.mark.parametrize("loop", ["kill", "shards", *Mode])
 def test_nothing_is_lost_by_kills_and_power_cuts(results, loop):
     result = results[loop].result()
     assert result.is_clean, report_of(result)

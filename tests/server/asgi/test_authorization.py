@@ -24,6 +24,8 @@ from tests.server.access import EVERYBODY, Clock, Naps, sign_in_for, token_of, u
 from tests.serving import NDJSON, Lines, serving
 
 MONITOR_PATHS = {"/healthz", "/livez", "/readyz", "/metrics", "/stats", "/backup", "/changes"}
+#: The routes of a broker with shards, tests/server/shards/http.
+OF_SHARDS = {("GET", "/shards/{n}/backup"), ("GET", "/shards/{n}/changes")}
 QUEUE_ROUTES = {route for route in ROUTES if "{topic}" in route[1]}
 #: The rights of each role, written a second time by hand.
 ALLOWED = {
@@ -156,7 +158,8 @@ async def gated(*users, signing_in=None):
 
 async def test_the_table_has_the_routes_of_both_applications_and_no_other():
     paths = {name for name in ALLOWED if isinstance(name, str)}
-    assert paths == {path for (_, path), needs in ROUTES.items() if needs.right not in (Right.OPEN, Right.KNOWN)} - {
+    routes = {route: needs for route, needs in ROUTES.items() if route not in OF_SHARDS}
+    assert paths == {path for (_, path), needs in routes.items() if needs.right not in (Right.OPEN, Right.KNOWN)} - {
         "/topics",
         "/leases",
         "/receive",
@@ -169,12 +172,12 @@ async def test_the_table_has_the_routes_of_both_applications_and_no_other():
         of_dashboard = {route for route in ROUTES if route[1].startswith("/ui")}
         served = {(method, path) for path, methods in world.queue._routes.items() for method in methods._endpoints}
         served |= {(method, route.path) for route in world.monitor._router.routes for method in route.app._endpoints}
-        assert served == ROUTES.keys() - of_dashboard  # tests/server/dashboard has those
+        assert served == routes.keys() - of_dashboard  # tests/server/dashboard has those
 
 
 def test_a_route_without_rights_cannot_be_served():
     with pytest.raises(KeyError):
-        authorization.routes({("GET", "/nothing"): None}, sign_in_for())
+        authorization.routes({("GET", "/nothing"): None}, authorization.AuthMiddleware(sign_in_for()))
 
 
 @pytest.mark.parametrize("topic", ["orders", "other"])
@@ -183,8 +186,8 @@ async def test_every_route_is_for_the_users_in_the_table(caller, topic):
     async with gated() as world:
         await world.broker.publish(topic.encode(), [b"x"]).commit.wait()
         for (method, path), needs in ROUTES.items():
-            if path.startswith("/ui"):
-                continue  # tests/server/dashboard has those
+            if path.startswith(("/ui", "/shards")):
+                continue  # tests/server/dashboard and tests/server/shards have those
             for name in (b"topics", topic.encode()):
                 with suppress(UnknownTopicError):
                     world.broker.admin.resume(name)
@@ -221,7 +224,9 @@ async def test_only_topics_that_the_user_may_look_into_are_listed(name, topics):
         assert [topic["topic"] for topic in orjson.loads(text)["topics"]] == topics
 
 
-@pytest.mark.parametrize(("method", "path"), sorted(route for route in ROUTES if not route[1].startswith("/ui")))
+@pytest.mark.parametrize(
+    ("method", "path"), sorted(route for route in ROUTES if not route[1].startswith(("/ui", "/shards")))
+)
 async def test_without_credentials_only_health_is_reported(method, path):
     async with gated() as world:
         status, headers, text = await world.ask(method, path.replace("{topic}", "orders").replace("{id}", "0-0"))

@@ -1,0 +1,4 @@
+"""What lies between processes: the first line on a connection, what is sent in batches, and whether the others answer.
+
+Knows no commands and no requests; `resp` and `http` beside it bring them.
+"""

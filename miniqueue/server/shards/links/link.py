@@ -1,0 +1,221 @@
+"""A connection to the process with another shard, for one RESP client: what the client sent, passed on in batches.
+
+    introduction ─▶ batch, PING nonce ─▶ … the owner carries them out, as from any client … ─▶ replies, nonce
+                                                                        └─▶ to the client ◀─────┘
+
+The end of a batch's replies is the reply to a PING with a random text that no client has seen: replies are not parsed.
+Batches can follow each other without waiting; their replies come in the same order.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, NamedTuple, cast
+
+from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.wire.resp_replies import bulk
+
+#: Replies up to this size are passed on together with their end, so that an owner that dies has answered nothing of it.
+MAX_HELD_BYTES: Final = 256 << 10
+
+
+class Failure(Enum):
+    """What became of commands whose owner has gone."""
+
+    UNSENT = "they were not sent"
+    UNKNOWN = "they were sent, and not answered"
+    PARTLY = "replies were given to `on_part`; which are missing is unknown"
+
+
+class Batch:
+    """What is sent at once, and where its replies go.
+
+    Args:
+      on_part: gets replies that are not the last of the batch; None: `on_end` gets all, which are short.
+      on_end: gets the rest of them.
+      on_failure: called if the owner has gone, with what became of the commands.
+      line_count: how many lines the replies are; 0: that is not known, and a PING shows their end.
+    """
+
+    __slots__ = ("line_count", "on_end", "on_failure", "on_part")
+
+    def __init__(
+        self,
+        on_part: Callable[[bytes], None] | None,
+        on_end: Callable[[bytes], None],
+        on_failure: Callable[[Failure], None],
+        line_count: int = 0,
+    ) -> None:
+        self.on_part = on_part
+        self.on_end = on_end
+        self.on_failure = on_failure
+        self.line_count = line_count
+
+
+class Tunneled(NamedTuple):
+    """What gets the bytes of a tunnel, and what is called when it ends."""
+
+    on_data: Callable[[bytes], None]
+    on_end: Callable[[], None]
+
+
+class Link(asyncio.Protocol):
+    """One link.
+
+    Args:
+      introduction: the client.
+      on_lost: called once, when the link has ended.
+    """
+
+    def __init__(self, introduction: Introduction, on_lost: Callable[["Link"], object]) -> None:
+        self.introduction = introduction
+        self._on_lost: Callable[[Link], object] | None = on_lost
+        nonce = secrets.token_hex(16).encode()
+        self._ask = b"*2\r\n$4\r\nPING\r\n" + bulk(nonce)
+        self._end = bulk(nonce)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []  # what is sent as soon as there is a connection
+        self._batches: deque[Batch] = deque()
+        self._tunnel: Tunneled | None = None
+        self._replies = bytearray()
+        self._has_passed = False
+        self._is_lost = False
+        self._has_ended_wait = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the link cannot be used any more."""
+        return self._is_lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce the client."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._is_lost and not self._batches:
+            self._transport.abort()
+            return
+        self._transport.write(b"".join([self.introduction.encode(), *self._waiting]))
+        self._waiting.clear()
+        if self._has_ended_wait:
+            self.end_wait()
+
+    def send(self, commands: bytes, batch: Batch) -> None:
+        """Send commands; their replies go to `batch`."""
+        self._batches.append(batch)
+        self.write(commands if batch.line_count else commands + self._ask)
+
+    def open_tunnel(self, commands: bytes, tunnel: "Tunneled") -> None:
+        """Send commands, and give all bytes that arrive later to `tunnel`, except the replies to batches."""
+        self._tunnel = tunnel
+        self.write(commands)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, as soon as there is a connection."""
+        if self._transport is None:
+            self._waiting.append(data)
+        else:
+            self._transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass replies on."""
+        if not self._batches:
+            if self._tunnel is not None:
+                self._tunnel.on_data(data)
+            return  # otherwise the owner says why it closes the link
+        replies = self._replies
+        looked = max(0, len(replies) - len(self._end))
+        replies += data
+        while self._batches and (ends := self._end_of(self._batches[0], looked)) is not None:
+            at, after = ends
+            rest = bytes(memoryview(replies)[:at])
+            del replies[:after]
+            looked = 0
+            self._has_passed = False
+            self._batches.popleft().on_end(rest)
+        if self._is_lost and not self._batches:
+            self.close()
+        if self._batches and len(replies) > MAX_HELD_BYTES:
+            self._pass_part(self._batches[0])
+
+    def _end_of(self, batch: Batch, looked: int) -> tuple[int, int] | None:
+        """Return where the replies to a batch end, and where what follows begins; None if they are not whole.
+
+        There is no end before `looked`, unless the replies are counted lines.
+        """
+        replies = self._replies
+        if not batch.line_count:
+            at = replies.find(self._end, looked)
+            return None if at < 0 else (at, at + len(self._end))
+        missing = batch.line_count - replies.count(b"\r\n")
+        if missing > 0:
+            return None
+        at = 0 if missing else replies.rfind(b"\r\n") + 2
+        for _ in range(batch.line_count if missing else 0):
+            at = replies.find(b"\r\n", at) + 2
+        return at, at
+
+    def _pass_part(self, batch: Batch) -> None:
+        if batch.on_part is None:
+            return
+        part = bytes(memoryview(self._replies)[: -len(self._end)])
+        del self._replies[: len(part)]
+        self._has_passed = True
+        batch.on_part(part)
+
+    def eof_received(self) -> bool:
+        """Close: the owner has ended the link."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report that what was sent is not answered."""
+        self.fail()
+
+    def fail(self) -> None:
+        """Give the link up, and report that what was sent is not answered."""
+        self._is_lost = True
+        self._forget()
+        batches, self._batches = self._batches, deque()
+        if self._transport is not None:
+            self._transport.abort()
+        tunnel, self._tunnel = self._tunnel, None
+        failure = Failure.UNSENT if self._transport is None else Failure.UNKNOWN
+        for number, batch in enumerate(batches):
+            batch.on_failure(Failure.PARTLY if self._has_passed and number == 0 else failure)
+        if tunnel is not None and not batches:
+            tunnel.on_end()
+
+    def close(self) -> None:
+        """End the link: the client has gone. The owner returns what it holds."""
+        self._is_lost, self._tunnel = True, None
+        self._batches.clear()
+        self._forget()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _forget(self) -> None:
+        on_lost, self._on_lost = self._on_lost, None
+        if on_lost is not None:
+            on_lost(self)
+
+    def close_when_answered(self) -> None:
+        """End the link once what was sent is answered: the client sends no more."""
+        self._is_lost = True
+        if not self._batches:
+            self.close()
+
+    def end_wait(self) -> None:
+        """Close this half, so that the owner answers a command that waits; no further batch can be sent."""
+        self._has_ended_wait = self._is_lost = True
+        if self._transport is not None:
+            self._transport.write_eof()
+
+    def pause(self) -> None:
+        """Read no replies until `resume`: the client does not read them."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read replies again."""
+        if self._transport is not None:
+            self._transport.resume_reading()

@@ -1,0 +1,132 @@
+"""The other shards of this broker, as one process sees them: where they are, and whether they answer.
+
+A process that does not answer is asked nothing: what waits for it is reported as not carried out, or as unknown. It is
+asked again once a second.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from miniqueue.core.settings.placing import Placing
+from miniqueue.errors.requests import ShardAwayError
+from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.server.shards.links.link import Batch, Link
+from miniqueue.wire.resp_replies import bulk
+
+#: How often a shard is asked whether it answers, and how long it may take.
+ASK_SECONDS: Final = 0.5
+ANSWER_SECONDS: Final = 3.0
+
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+log = structlog.get_logger()
+
+
+class Peers:
+    """All shards of a broker.
+
+    Args:
+      placing: the place of this process among them.
+      paths: the Unix sockets of the backs, by number of the shard.
+
+    Attributes:
+      held: returns what users with quotas have here, as JSON, which the others hear with each question.
+      on_away: called with the number of a shard that has ended, or does not answer any more.
+    """
+
+    def __init__(self, placing: Placing, paths: list[Path]) -> None:
+        self.placing = placing
+        self._paths = paths
+        self.held: Callable[[], bytes] = lambda: b"{}"
+        self.on_away: Callable[[int], None] = lambda _: None
+        self._links: dict[Link, int] = {}
+        self._away: set[int] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+
+    def others(self) -> list[int]:
+        """Return the numbers of the other shards."""
+        return [number for number in range(self.placing.shard_count) if number != self.placing.number]
+
+    def open(self, number: int, introduction: Introduction) -> Link:
+        """Return a new link to a shard, which may not be connected yet; raises ShardAwayError."""
+        self.check(number)
+        return self._open(number, introduction)
+
+    def _open(self, number: int, introduction: Introduction) -> Link:
+        link = Link(introduction, self._links.pop)
+        self._links[link] = number
+        task = asyncio.get_running_loop().create_task(self._connect(link, self._paths[number]))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        return link
+
+    async def connect_http(self, number: int, make: Callable[[bytes], ProtocolT]) -> ProtocolT:
+        """Return a new tunnel to a shard, whose protocol `make` returns for what it sends first; raises OSError."""
+        loop, opening = asyncio.get_running_loop(), Introduction("http").encode()
+        _, protocol = await loop.create_unix_connection(lambda: make(opening), str(self._paths[number]))
+        return protocol
+
+    def check(self, number: int) -> None:
+        """Raise ShardAwayError if a shard is known not to answer."""
+        if number in self._away:
+            raise ShardAwayError(f"shard {number} does not answer; try again")
+
+    async def _connect(self, link: Link, path: Path) -> None:
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: link, str(path))
+        except OSError:
+            link.fail()
+
+    async def watch(self) -> None:
+        """Ask each other shard whether it answers, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in self.others():
+                group.create_task(self._watch(number))
+
+    async def _watch(self, number: int) -> None:
+        while True:
+            try:
+                await self._ask(number)
+            except Exception:
+                log.exception("a shard could not be watched", shard=number)
+            await asyncio.sleep(ASK_SECONDS)
+
+    async def _ask(self, number: int) -> None:
+        """Ask a shard whether it answers, as long as it does; then give up what waits for it."""
+        link = self._open(number, Introduction("ping", name=str(self.placing.number)))
+        while await _answers(link, self.held()):
+            if number in self._away:
+                self._away.discard(number)
+                log.info("a shard answers again", shard=number)
+            await asyncio.sleep(ASK_SECONDS)
+        self.note_away(number)
+
+    def note_away(self, number: int) -> None:
+        """Give up what waits for a shard that has ended, or does not answer."""
+        if number not in self._away:
+            self._away.add(number)
+            log.warning("a shard does not answer", shard=number)
+        for lost in [each for each, at in self._links.items() if at == number]:
+            lost.fail()
+        self.on_away(number)
+
+
+async def _answers(link: Link, held: bytes) -> bool:
+    """Return whether the process at the other end of a link answers in time."""
+    if link.is_lost:
+        return False
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def end(result: bool) -> Callable[[object], None]:
+        return lambda _: None if answered.done() else answered.set_result(result)
+
+    link.send(b"*2\r\n$4\r\nHELD\r\n" + bulk(held), Batch(end(True), end(True), end(False)))
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            return await answered
+    except TimeoutError:
+        return False

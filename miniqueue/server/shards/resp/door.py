@@ -1,0 +1,370 @@
+"""The door of a process for RESP: what concerns topics of other shards is passed on to their owners.
+
+    commands ─▶ own topic, or none ─▶ as without shards
+             ├─ a topic of another shard ─┬─ publishes and settles ─▶ gathered for each shard until the next iteration
+             │                            ├─ SUBSCRIBE ─▶ a tunnel
+             │                            └─ others ─▶ one by one; the connection is held until the reply
+             └─ no topic, but all shards have a part ─▶ to each of them; the parts are merged (`gathering`)
+
+Replies have the order of the commands: those of gathered commands wait for each other in the queue of the connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from miniqueue.access.rights import command_needs
+from miniqueue.errors import MiniqueueError, ProtocolError
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
+from miniqueue.server.resp.commands import table
+from miniqueue.server.resp.commands.context import Presence, Waiting, answer_later
+from miniqueue.server.resp.commands.events import EventStream
+from miniqueue.server.resp.replies import LateReply
+from miniqueue.server.resp.router import RoutedClient
+from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.resp.gathering import gathered, is_gathered
+from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
+from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command, encode_words
+from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
+from miniqueue.wire.resp_splitting import WholeReplies, split_replies
+
+#: Commands with short replies, which do not hold the connection.
+SHORT: Final = frozenset(
+    {b"PUBLISH", b"PUB", b"MPUBLISH", b"PUBBATCH", b"PUBEACH", b"PUBPACKED"}
+    | {b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
+)
+#: Commands that can wait for a long time.
+WAITING: Final = frozenset({b"RECEIVE", b"REQUEST"})
+#: Commands after which nothing has changed, even if their owner has ended.
+READING: Final = frozenset(
+    {b"LEN", b"STATS", b"PEEK", b"SEARCH", b"TRACE", b"READ", b"PARTITIONS", b"LEASES", b"RECEIVE", b"GET"}
+)
+AWAY: Final = "the shard with the topic has ended, or does not answer; {}"
+
+
+class _Short(NamedTuple):
+    """A command with a short reply, or a run of PUBLISH, before it is sent."""
+
+    data: bytes
+    reply_count: int
+    is_line: bool
+    late: LateReply
+
+
+class Door:
+    """The router of one connection.
+
+    Args:
+      client: the connection.
+      peers: the shards.
+    """
+
+    def __init__(self, client: RoutedClient, peers: Peers) -> None:
+        self._client = client
+        self._peers = peers
+        self._links: dict[int, Link] = {}
+        self._outgoing: dict[int, list[_Short]] = {}
+        self._of_all: dict[bytes, Callable[[Command], bool]] = {
+            b"MULTI": self._multi,
+            b"EVENTS": self._events,
+            b"RECEIVEANY": self._receive_any,
+        }
+
+    # --- for the connection -----------------------------------------------------------------------------------
+
+    def execute(self, command: Parsed) -> bool:
+        """Carry out a command, and see to its reply, if it concerns other shards; return whether it does."""
+        try:
+            return self._execute(command)
+        except MiniqueueError as exc:
+            self._client.reply(self._client.refusal(exc) * _reply_count(command))
+            return True
+
+    def _send_outgoing(self) -> None:
+        """Send what was gathered, to each owner at once."""
+        outgoing, self._outgoing = self._outgoing, {}
+        for shard, shorts in outgoing.items():
+            try:
+                link = self._link(shard)
+            except MiniqueueError as exc:
+                self._refuse(shorts, exc)
+                continue
+            line_count = sum(short.reply_count for short in shorts) if all(short.is_line for short in shorts) else 0
+            batch = Batch(None, partial(self._give_out, shorts), partial(self._lose, shorts), line_count)
+            link.send(b"".join([short.data for short in shorts]), batch)
+
+    def pause(self) -> None:
+        """Read no replies from the owners until `resume`."""
+        for link in self._links.values():
+            link.pause()
+
+    def resume(self) -> None:
+        """Read replies again."""
+        for link in self._links.values():
+            link.resume()
+
+    def leave(self) -> None:
+        """End the links, after the replies to what was sent: the owners return what the client holds."""
+        self._send_outgoing()
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close_when_answered()
+
+    # --- one shard --------------------------------------------------------------------------------------------
+
+    def _execute(self, command: Parsed) -> bool:
+        shard_and_topic = None if self._is_for_channels(command) else self._place_of(command)
+        if shard_and_topic is not None:
+            if shard_and_topic[0] == self._peers.placing.number:
+                return False
+            self._pass_on(shard_and_topic[0], command)
+            return True
+        if isinstance(command, (Run, RunTransaction)):
+            return False  # the connection refuses it
+        begin = self._of_all.get(command[0].upper())
+        if begin is None and not is_gathered(command):
+            return False
+        self._check(command)
+        if begin is not None:
+            return begin(command)
+        self._when_written(partial(gathered, self._client, self._peers.placing, self._ask, self._ask_all, command))
+        return True
+
+    def _place_of(self, command: Parsed) -> tuple[int, bytes] | None:
+        """Return the shard and the topic that a command concerns; None if it concerns none."""
+        if isinstance(command, (Run, RunTransaction)):
+            topic = (command if isinstance(command, Run) else command.run).head[1]
+            if self._client.guard is not None and not self._client.guard.lets_publish(topic):
+                return None
+        else:
+            topic_at = command_needs(command).topic_at
+            if topic_at is None or len(command) <= topic_at:
+                return None
+            topic = command[topic_at]
+        return self._peers.placing.shard_of(topic), topic
+
+    def _is_for_channels(self, command: Parsed) -> bool:
+        """Return whether a command concerns the channels of Redis to which the connection has subscribed."""
+        if self._client.mode is None or isinstance(command, (Run, RunTransaction)):
+            return False
+        return command[0].upper() in (b"SUBSCRIBE", b"SUB")
+
+    def _check(self, command: Command) -> None:
+        if self._client.guard is not None:
+            self._client.guard.check(command)
+
+    def _pass_on(self, shard: int, command: Parsed) -> None:
+        """Send a command to its owner; raises MiniqueueError."""
+        client, data = self._client, encode(command)
+        word = b"" if isinstance(command, (Run, RunTransaction)) else command[0].upper()
+        if not isinstance(command, (Run, RunTransaction)):
+            self._check(command)
+        link = self._link(shard)
+        if isinstance(command, Run) or word in SHORT:
+            short = _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), client.await_reply(len(data)))
+            if not self._outgoing:
+                asyncio.get_running_loop().call_soon(self._send_outgoing)
+            self._outgoing.setdefault(shard, []).append(short)
+            return
+        self._send_outgoing()
+        if word in (b"SUBSCRIBE", b"SUB"):
+            client.mode = Tunnel(client, link, data)
+        else:
+            client.hold(_Waiting(link) if word in WAITING else None)
+            link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+
+    def _give_out(self, shorts: list[_Short], data: bytes) -> None:
+        try:
+            texts = split_replies(data, [short.reply_count for short in shorts])
+        except ProtocolError:
+            self._client.abort()
+        else:
+            self._client.give_out([short.late for short in shorts], texts)
+
+    def _lose(self, shorts: list[_Short], failure: Failure) -> None:
+        self._refuse(shorts, _away() if failure is Failure.UNSENT else _unknown())
+
+    def _refuse(self, shorts: list[_Short], error: MiniqueueError) -> None:
+        refusal = self._client.refusal(error)
+        self._client.give_out([short.late for short in shorts], [refusal * short.reply_count for short in shorts])
+
+    def _fail(self, word: bytes, failure: Failure) -> None:
+        """Answer a command whose owner has ended; if it has begun to answer, the rest is missing."""
+        if failure is Failure.PARTLY:
+            self._client.abort()
+        else:
+            is_known = failure is Failure.UNSENT or word in READING
+            self._client.release(self._client.refusal(_away() if is_known else _unknown()))
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def _multi(self, command: Command) -> bool:
+        if len(command) != 1:
+            return False
+        client = self._client
+        client.mode = DoorTransaction(client, self._peers.placing.number, self._place_of, self._execute_transaction)
+        client.reply(replies.OK)
+        return True
+
+    def _execute_transaction(self, shard: int, commands: Sequence[Command | Run]) -> None:
+        """Carry out a transaction in another shard, from MULTI to EXEC; raises ShardAwayError."""
+        client = self._client
+        self._send_outgoing()
+        link = self._link(shard)
+        count = sum(map(_reply_count, commands)) - 2
+        client.hold()
+        batch = Batch(None, lambda data: client.release(reply_to_exec(data, count)), partial(self._fail, b"EXEC"))
+        link.send(b"".join(map(encode, commands)), batch)
+
+    # --- all shards -------------------------------------------------------------------------------------------
+
+    def _when_written(self, work: Callable[[], Coroutine[Any, Any, bytes]], waiting: Waiting | None = None) -> None:
+        """Reply with the result of `work`, which begins when what the client has written before is committed."""
+        self._send_outgoing()
+        if reply := self._client.after_writes(lambda: answer_later(self._client, work(), waiting)):
+            self._client.reply(reply)
+
+    async def _ask(self, shard: int, command: Command) -> bytes:
+        """Return the reply of a shard, of this one through its own back; raises ShardAwayError."""
+        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: bytes | None) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        self._link(shard).send(encode(command), Batch(None, answer, lambda _: answer(None)))
+        reply = await answered
+        if reply is None:
+            raise _away()
+        return reply
+
+    async def _ask_all(self, command: Command) -> list[bytes]:
+        """Return the replies of all shards; raises ShardAwayError."""
+        shards = range(self._peers.placing.shard_count)
+        for shard in shards:
+            self._link(shard)  # before one of them is asked
+        return await asyncio.gather(*[self._ask(shard, command) for shard in shards])
+
+    def _events(self, command: Command) -> bool:
+        """Report the events of the other shards, too, which begin with OK, and end with the connection."""
+        client = self._client
+        links = [self._link(shard) for shard in self._peers.others()]
+        client.reply(table.execute(client, command))
+        for link in links:
+            link.open_tunnel(encode(command), Tunneled(WholeReplies(client.send, skip=1).take, self._end_events))
+        return True
+
+    def _end_events(self) -> None:
+        """End the connection: what happened in a shard meanwhile is not known, so the client has to begin again."""
+        if isinstance(self._client.mode, EventStream):
+            self._client.leave()
+            self._client.close_when_sent()
+
+    def _receive_any(self, command: Command) -> bool:
+        client, placing, presence = self._client, self._peers.placing, Presence()
+        shard = only_shard_of(command, placing)
+        if shard == placing.number:
+            return False
+        if shard is None:
+            self._when_written(partial(receive_any, self._ask, placing, command, presence), presence)
+        else:
+            self._send_outgoing()
+            link = self._link(shard)
+            client.hold(_Waiting(link))
+            link.send(encode(command), Batch(client.send, client.release, partial(self._fail, b"RECEIVE")))
+        return True
+
+    # --- links ------------------------------------------------------------------------------------------------
+
+    def _link(self, shard: int) -> Link:
+        """Return the link to a shard, as the client that the connection is now; raises ShardAwayError."""
+        link, introduction = self._links.get(shard), self._introduction()
+        if link is None or link.is_lost or link.introduction != introduction:
+            if link is not None:
+                link.close_when_answered()
+            link = self._links[shard] = self._peers.open(shard, introduction)
+        return link
+
+    def _introduction(self) -> Introduction:
+        session, user = self._client.session, self._client.user
+        return Introduction(
+            "resp",
+            session.peer or ("?", 0),
+            None if user is None else user.name,
+            session.protocol,
+            session.name.decode(),
+            session.library.decode(),
+        )
+
+
+def _away() -> MiniqueueError:
+    return ShardAwayError(AWAY.format("try again"))
+
+
+def _unknown() -> MiniqueueError:
+    return OutcomeUnknownError(AWAY.format("whether the command was carried out is unknown"))
+
+
+def encode(command: Parsed) -> bytes:
+    """Return a command, or commands that are carried out together, as a client would send them."""
+    if isinstance(command, RunTransaction):
+        return encode(command.first) + encode(command.run) + encode(command.last)
+    if isinstance(command, Run):
+        head = b"*3\r\n" + encode_words(command.head)
+        return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(last), last) for last in command.lasts])
+    return b"*%d\r\n%b" % (len(command), encode_words(command))
+
+
+def _reply_count(command: Parsed) -> int:
+    if isinstance(command, RunTransaction):
+        return 2 + len(command.run.lasts)
+    return len(command.lasts) if isinstance(command, Run) else 1
+
+
+class _Waiting:
+    """A command that waits at its owner."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def give_up(self) -> None:
+        """End the wait: the owner answers now."""
+        self._link.end_wait()
+
+    wait_no_longer = give_up
+
+
+class Tunnel:
+    """The mode of a connection that has subscribed at an owner: commands and deliveries pass as they come."""
+
+    is_subscription = True
+
+    def __init__(self, client: RoutedClient, link: Link, subscribe: bytes) -> None:
+        self._client = client
+        self._link = link
+        link.open_tunnel(subscribe, Tunneled(client.send, self._end))
+
+    def execute(self, command: Command) -> bytes:
+        """Send a command on; RESET ends the tunnel, after what the owner has sent before."""
+        if command[0].upper() == b"RESET":
+            self._client.hold()
+            self._link.send(encode(command), Batch(self._client.send, self._reset, lambda _: self._end()))
+        else:
+            self._link.write(encode(command))
+        return b""
+
+    def _reset(self, rest: bytes) -> None:
+        self._client.mode = None
+        table.execute(self._client, [b"RESET"])  # the owner has answered
+        self._client.release(rest)
+
+    def _end(self) -> None:
+        """End the connection: its owner has ended, or has ended the stream."""
+        if self._client.mode is self:
+            self._client.mode = None
+            self._client.close_when_sent()

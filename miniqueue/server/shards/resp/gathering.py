@@ -1,0 +1,204 @@
+"""Commands without a topic, which all shards carry out, each for what it has; and how one reply is made of theirs.
+
+    TOPICS, STATS, USAGE, INFO, CLIENT LIST, LEASES, TASK LIST, SCHEDULE LIST    of all shards, merged
+    TASK GET, TASK CANCEL                                                        by the shard that has given the id
+    SCHEDULE GET, FIRE, DELETE                                                   by the shard that has the schedule
+    SCHEDULE SET                                  by the shard with its topic; others delete one of that name then
+
+If a shard does not answer, the reply is TRYAGAIN: half of an answer would be a wrong one.
+"""
+
+import heapq
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import hiredis
+
+from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.settings.placing import Placing
+from miniqueue.server.resp.commands.context import Client
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
+
+#: Asks a shard to carry out a command; returns its reply, or raises ShardAwayError.
+Ask: TypeAlias = Callable[[int, Command], Awaitable[bytes]]
+#: Asks all shards, and returns their replies by number; raises ShardAwayError if one does not answer.
+AskAll: TypeAlias = Callable[[Command], Awaitable[list[bytes]]]
+Merge: TypeAlias = Callable[[Command, list[Any]], replies.Value]
+
+#: Fields of INFO that are not added: those of the broker, or of the process that is asked.
+_NOT_ADDED: Final = frozenset({"process_id", "tcp_port", "uptime_in_seconds", "loading", "connected_slaves"})
+
+
+async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, command: Command) -> bytes:
+    """Return the reply of all shards to a command; raises MiniqueueError."""
+    word, subcommand = command[0].upper(), command[1].upper() if len(command) > 1 else b""
+    if word == b"SCHEDULE" and subcommand == b"SET":
+        return await _set_schedule(placing, ask, command)
+    if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3 and command[2].isdigit():
+        return await ask(placing.owner_of_number(int(command[2][:20])), command)
+    answers = await ask_all(command)
+    if word == b"SCHEDULE" and subcommand != b"LIST":
+        return _of_one(answers)
+    error = next((answer for answer in answers if answer.startswith(b"-")), None)
+    if error is not None:
+        return error
+    merge = MERGES[b"%b %b" % (word, subcommand) if word in _CONTAINERS else word]
+    return replies.encode(merge(command, [_parsed(answer) for answer in answers]), client.session.protocol)
+
+
+def is_gathered(command: Command) -> bool:
+    """Return whether all shards have a part in a command."""
+    word = command[0].upper()
+    if word in _CONTAINERS:
+        return len(command) > 1 and b"%b %b" % (word, command[1].upper()) in GATHERED
+    if word in (b"STATS", b"LEASES"):
+        return len(command) == 1
+    return word in GATHERED
+
+
+def _parsed(answer: bytes) -> Any:  # noqa: ANN401 - whatever the reply is
+    reader = hiredis.Reader()
+    reader.feed(answer)
+    return reader.gets()
+
+
+def _of_one(answers: list[bytes]) -> bytes:
+    """Return the reply of the shard that has what was asked for."""
+    return min(answers, key=lambda answer: (answer.startswith(b"-NOSCHEDULE"), answer.startswith(b"-")))
+
+
+async def _set_schedule(placing: Placing, ask: Ask, command: Command) -> bytes:
+    if len(command) < 5:
+        return await ask(placing.number, command)  # it is refused for its number of words
+    owner = placing.shard_of(command[-2])
+    reply = await ask(owner, command)
+    if not reply.startswith(b"-"):
+        for shard in range(placing.shard_count):
+            if shard != owner:
+                await ask(shard, [b"SCHEDULE", b"DELETE", command[2]])
+    return reply
+
+
+# --- merging --------------------------------------------------------------------------------------------------
+
+
+def _map(value: Any) -> dict[bytes, Any]:  # noqa: ANN401 - a part of a reply
+    """Return a map, which is a flat array in version 2 of the protocol."""
+    return value if isinstance(value, dict) else dict(zip(value[::2], value[1::2], strict=True))
+
+
+def _topics(_command: Command, answers: list[Any]) -> replies.Value:
+    return list(heapq.merge(*answers))
+
+
+def _stats(_command: Command, answers: list[Any]) -> replies.Value:
+    return _added(map(_map, answers))
+
+
+def _added(maps: Iterable[Mapping[bytes, Any]]) -> dict[replies.Value, replies.Value]:
+    added: dict[Any, Any] = {}
+    for each in maps:
+        for name, value in each.items():
+            added[name] = added[name] + value if name in added else value
+    return added
+
+
+def _joined(_command: Command, answers: list[Any]) -> replies.Value:
+    return [row for answer in answers for row in answer]
+
+
+def _tasks(_command: Command, answers: list[Any]) -> replies.Value:
+    rows = [_map(row) for answer in answers for row in answer]
+    return _listed(sorted(rows, key=lambda row: int(row[b"id"])))
+
+
+def _schedules(command: Command, answers: list[Any]) -> replies.Value:
+    rows = [_map(row) for answer in answers for row in answer]
+    options = dict(zip(map(bytes.upper, command[2::2]), command[3::2], strict=False))
+    count = parse_count(options[b"COUNT"]) if b"COUNT" in options else MAX_COUNT
+    return _listed(sorted(rows, key=lambda row: row[b"name"])[:count])
+
+
+def _listed(rows: list[dict[bytes, Any]]) -> list[replies.Value]:
+    return [dict(row.items()) for row in rows]
+
+
+def _clients(_command: Command, answers: list[Any]) -> replies.Value:
+    return b"".join(answers)
+
+
+def _info(_command: Command, answers: list[Any]) -> replies.Value:
+    """Return the lines of the first answer, with the sums of all where they are counts."""
+    fields = [dict(_fields(answer.decode())) for answer in answers]
+    lines = []
+    for line in answers[0].decode().split("\r\n"):
+        name, colon, value = line.partition(":")
+        values = [each.get(name, "") for each in fields]
+        lines.append(f"{name}:{_info_value(name, value, values)}" if colon else line)
+    return "\r\n".join(lines).encode()
+
+
+def _info_value(name: str, value: str, values: list[str]) -> str:
+    if name == "db0":
+        keys = sum(int(each.split(",")[0].removeprefix("keys=")) for each in values)
+        return f"keys={keys},{value.partition(',')[2]}"
+    if name == "refusal":
+        return next(filter(None, values), "")
+    is_count = name not in _NOT_ADDED and all(each.isdigit() for each in values)
+    return str(sum(map(int, values))) if is_count else value
+
+
+def _fields(text: str) -> Iterable[tuple[str, str]]:
+    for line in text.split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            yield name, value
+
+
+def _usage(_command: Command, answers: list[Any]) -> replies.Value:
+    """Add what each user has; its limits are those of all shards together."""
+    by_user: dict[Any, list[dict[bytes, Any]]] = {}
+    for answer in answers:
+        for row in map(_map, answer):
+            by_user.setdefault(row[b"user"], []).append(row)
+    return [
+        _usage_of(rows) for _, rows in sorted(by_user.items(), key=lambda item: (item[0] is not None, item[0] or b""))
+    ]
+
+
+def _usage_of(rows: list[dict[bytes, Any]]) -> dict[replies.Value, replies.Value]:
+    merged: dict[Any, Any] = {}
+    for name, first in rows[0].items():
+        if not isinstance(first, (dict, list)):
+            merged[name] = first
+            continue
+        maps = [_map(row[name]) for row in rows]
+        merged[name] = _added(maps) if name == b"memory" else _limited(maps)
+    return merged
+
+
+def _limited(maps: list[dict[bytes, Any]]) -> dict[replies.Value, replies.Value]:
+    used = [each[b"used"] for each in maps]
+    return {b"used": None if None in used else sum(used), b"limit": maps[0][b"limit"]}
+
+
+_CONTAINERS: Final = frozenset({b"CLIENT", b"TASK", b"SCHEDULE"})
+MERGES: Final[Mapping[bytes, Merge]] = {
+    b"TOPICS": _topics,
+    b"STATS": _stats,
+    b"USAGE": _usage,
+    b"INFO": _info,
+    b"LEASES": _joined,
+    b"CLIENT LIST": _clients,
+    b"TASK LIST": _tasks,
+    b"SCHEDULE LIST": _schedules,
+}
+GATHERED: Final = frozenset(MERGES) | {
+    b"TASK GET",
+    b"TASK CANCEL",
+    b"SCHEDULE SET",
+    b"SCHEDULE GET",
+    b"SCHEDULE FIRE",
+    b"SCHEDULE DELETE",
+}

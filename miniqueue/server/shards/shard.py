@@ -1,0 +1,115 @@
+"""One shard at work: the doors of its process, its back, and what watches the other shards."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from miniqueue.broker import Broker
+from miniqueue.core.settings.placing import Placing
+from miniqueue.server.asgi.authorization import AuthMiddleware
+from miniqueue.server.http.schedules import MAX_MORE_BYTES
+from miniqueue.server.http.transactions import MAX_BODY_BYTES
+from miniqueue.server.process import descriptors
+from miniqueue.server.process.accepting import AcceptingLoop
+from miniqueue.server.resp.router import RoutedClient, Router
+from miniqueue.server.resp.server import RespServer
+from miniqueue.server.shards.back import Back
+from miniqueue.server.shards.http.bodies import body_routes
+from miniqueue.server.shards.http.door import HttpDoor
+from miniqueue.server.shards.http.events import event_routes
+from miniqueue.server.shards.http.merging import merging_routes
+from miniqueue.server.shards.http.monitor import MonitorDoor
+from miniqueue.server.shards.http.owners import Owners
+from miniqueue.server.shards.http.receiving import receive_routes
+from miniqueue.server.shards.http.scopes import MONITOR, QUEUE
+from miniqueue.server.shards.http.serving import Serving
+from miniqueue.server.shards.http.tunnel import Tunnels
+from miniqueue.server.shards.links.held import HeldByShards
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.resp.door import Door
+
+
+class Shard:
+    """The place of a process among the shards of a broker.
+
+    Args:
+      placing: which shard it is.
+      paths: the sockets of the backs of all shards.
+      back: the listening socket of its own.
+      report_ready: reports to the parent that clients can connect.
+
+    Attributes:
+      peers: the other shards.
+    """
+
+    def __init__(
+        self, placing: Placing, paths: list[Path], back: socket.socket, report_ready: Callable[[], object]
+    ) -> None:
+        self.placing = placing
+        self.peers = Peers(placing, paths)
+        max_tunnels = descriptors.limit() // (2 * placing.shard_count)
+        self._tunnels = Tunnels(self.peers.connect_http, self.peers.check, max_tunnels)
+        self.peers.on_away = self._tunnels.fail
+        self._back = back
+        self.report_ready = report_ready
+
+    def ids(self) -> Iterator[int]:
+        """Return the ids of connections, which no other shard gives."""
+        return count(self.placing.next_number(1), self.placing.shard_count)
+
+    def new_router(self, client: RoutedClient) -> Router:
+        """Return the router of a RESP connection."""
+        return Door(client, self.peers)
+
+    async def serve(self, broker: Broker, resp: RespServer, apps: Mapping[str, ASGIApp]) -> asyncio.Server:
+        """Serve the other shards: RESP connections of their clients, and requests for the applications of each port."""
+        held = HeldByShards(broker.shares, time.monotonic)
+        self.peers.held = held.own
+        sign_in = resp.shared.sign_in
+        self._serving = Serving(apps, broker.memory) if sign_in is None else Serving(apps, broker.memory, sign_in.named)
+        back = Back(resp, self._serving, held.take)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, AcceptingLoop):
+            loop.admit_to_reserve(self._back)  # when clients have used up all descriptors, the others must hear of it
+        return await loop.create_server(back, sock=self._back)
+
+    def drain(self) -> "set[asyncio.Task[None]]":
+        """Return the tasks that serve requests of other shards now, and end after them."""
+        return self._serving.drain()
+
+    def close(self) -> None:
+        """End the tunnels to other shards that are idle."""
+        self._tunnels.close()
+
+    def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
+        """Return the application of the HTTP port for clients of all shards."""
+        owners = self._owners(broker, QUEUE)
+        shared = {
+            **merging_routes(owners, broker.shares.quotas_of),
+            **body_routes(
+                owners,
+                app,
+                broker.limit_counts,
+                max_schedule_bytes=2 * broker.max_message_bytes + MAX_MORE_BYTES,
+                max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
+            ),
+            **receive_routes(owners, app),
+            **event_routes(owners),
+        }
+        return HttpDoor(app, gate, owners, broker.memory, shared)
+
+    def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
+        """Return the application of the monitoring port that shows all shards."""
+        return MonitorDoor(app, gate, self._owners(broker, MONITOR))
+
+    def _owners(self, broker: Broker, port: str) -> Owners:
+        return Owners(self._tunnels, self.placing, broker.memory, port)
+
+    async def watch(self) -> None:
+        """Watch the other shards, until cancelled."""
+        await self.peers.watch()

@@ -1,0 +1,64 @@
+"""Brokers with three shards, one for all tests of a module."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from miniqueue.core.settings.placing import Placing
+from tests.acceptance.process import FREE_PORTS, BrokerProcess
+
+SHARDS = 3
+PLACING = Placing(0, SHARDS)
+
+
+class ShardedBroker(BrokerProcess):
+    """A broker with three shards on a store in a directory."""
+
+    def __init__(self, directory: Path, *flags: str) -> None:
+        store = ("-db", str(directory / "store"))
+        super().__init__([*FREE_PORTS, *store, "-shards", str(SHARDS), "-period", "50ms", *flags], cwd=directory)
+
+    def shard(self, number: int) -> int:
+        """Return the process id of a shard: of the child that has its store open."""
+        pid = self.process.pid
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                files = [os.readlink(file) for file in Path(f"/proc/{child}/fd").iterdir()]
+                if any(f"/shard-{number}/" in file for file in files):
+                    return int(child)
+        raise AssertionError(f"no process has the store of shard {number} open:\n{self.output}")
+
+    @contextlib.contextmanager
+    def stopped(self, number: int) -> Iterator[None]:
+        """Suspend the process of a shard while the block runs."""
+        pid = self.shard(number)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def topic_in(shard: int, prefix: str) -> str:
+    """Return the name of a topic in a shard."""
+    return next(name for number in range(1_000) if PLACING.shard_of((name := f"{prefix}{number}").encode()) == shard)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShardedBroker]:
+    broker = ShardedBroker(tmp_path_factory.mktemp("sharded"))
+    try:
+        broker.wait_until_ready()
+        yield broker
+        broker.stop()
+    finally:
+        broker.end()

@@ -1,0 +1,131 @@
+"""The processes of a broker with shards: killed, suspended, stopped, and started on a wrong store."""
+
+import os
+import signal
+import time
+
+import pytest
+import redis
+
+from tests.acceptance.process import FREE_PORTS, BrokerProcess
+from tests.acceptance.shards.conftest import SHARDS, ShardedBroker, topic_in
+
+pytestmark = pytest.mark.acceptance
+
+#: Far longer than a shard takes to start, on a machine that does nothing else.
+LIMIT_SECONDS = 60
+
+
+def client_of(broker: BrokerProcess) -> redis.Redis:
+    return redis.Redis(port=broker.resp_port, decode_responses=True, socket_timeout=LIMIT_SECONDS)
+
+
+def publish_until_stored(broker: BrokerProcess, topic: str, payload: str) -> list[str]:
+    """Publish a message until its shard accepts it; return the codes of the errors before."""
+    errors: list[str] = []
+    until = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < until:
+        try:
+            client_of(broker).execute_command("PUB", topic, payload, "DEDUP", payload)
+        except redis.ResponseError as exc:
+            errors.append(code_of(exc))
+            time.sleep(0.05)
+        else:
+            return errors
+    raise AssertionError(f"{topic} was not stored:\n{broker.output}")
+
+
+def test_a_shard_that_is_killed_comes_back_and_the_others_go_on(sharded):
+    topics = [topic_in(number, "killed-") for number in range(SHARDS)]
+    for topic in topics:
+        client_of(sharded).execute_command("PUB", topic, "before")
+    os.kill(sharded.shard(1), signal.SIGKILL)
+    for topic in (topics[0], topics[2]):
+        assert publish_until_stored(sharded, topic, "meanwhile") == []
+    assert set(publish_until_stored(sharded, topics[1], "after")) <= {"UNKNOWN", "TRYAGAIN"}
+    received = client_of(sharded).execute_command("RECEIVE", topics[1], "COUNT", 10)
+    assert [payload for _, payload, *_ in received] == ["before", "after"]
+    sharded.wait_for_line("a shard ended and is started again")
+
+
+def test_a_suspended_shard_answers_tryagain_within_five_seconds_and_comes_back(sharded):
+    topics = [topic_in(number, "suspended-") for number in range(SHARDS)]
+    with sharded.stopped(2):
+        for _ in range(8):  # what connects now is accepted by another process
+            client = client_of(sharded)
+            begun_at = time.monotonic()
+            with pytest.raises(redis.ResponseError) as refused:
+                client.execute_command("PUB", topics[2], "x")
+            assert code_of(refused.value) in ("TRYAGAIN", "UNKNOWN")
+            assert time.monotonic() - begun_at < LIMIT_SECONDS
+            assert client.execute_command("PUB", topics[0], "y")
+    publish_until_stored(sharded, topics[2], "after")
+
+
+def code_of(error: redis.ResponseError) -> str:
+    """Return the code of an error; redis-py has a class for one of them, and drops its code."""
+    return "TRYAGAIN" if isinstance(error, redis.exceptions.TryAgainError) else str(error).split()[0]
+
+
+def test_messages_are_there_after_a_stop_and_after_a_kill(directory):
+    topics = [topic_in(number, "kept-") for number in range(SHARDS)]
+    for end in ("stop", "kill"):
+        broker = ShardedBroker(directory)
+        try:
+            broker.wait_until_ready()
+            for topic in topics:
+                client_of(broker).execute_command("PUB", topic, end)
+            getattr(broker, end)()
+        finally:
+            broker.end()
+    broker = ShardedBroker(directory)
+    try:
+        broker.wait_until_ready()
+        for topic in topics:
+            received = client_of(broker).execute_command("RECEIVE", topic, "COUNT", 10)
+            assert [payload for _, payload, *_ in received] == ["stop", "kill"]
+    finally:
+        broker.end()
+
+
+def test_the_log_names_the_shard(sharded):
+    lines = [line for line in sharded.output.splitlines() if "the shard is ready" in line]
+    assert len(lines) >= SHARDS
+    assert all('"shard":' in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        (["-shards", "3"], ["-shards", "2"], "has 3 shards; use -shards 3"),
+        (["-shards", "3"], [], "has 3 shards; use -shards 3"),
+        ([], ["-shards", "3"], "made without shards"),
+    ],
+    ids=["another number", "none", "a store of one process"],
+)
+def test_a_store_with_another_number_of_shards_is_refused(directory, first, second, problem):
+    store = ("-db", str(directory / "store"))
+    broker = BrokerProcess([*FREE_PORTS, *store, *first], cwd=directory)
+    try:
+        broker.wait_until_ready()
+        broker.stop()
+    finally:
+        broker.end()
+    before = sorted(path for path in (directory / "store").rglob("*"))
+    broker = BrokerProcess([*FREE_PORTS, *store, *second], cwd=directory)
+    try:
+        assert broker.wait() == 78
+        assert problem in broker.output
+    finally:
+        broker.end()
+    assert sorted(path for path in (directory / "store").rglob("*")) == before
+
+
+def test_a_second_broker_on_the_same_store_ends_with_73(sharded):
+    database = sharded.process.args[sharded.process.args.index("-db") + 1]
+    broker = BrokerProcess([*FREE_PORTS, "-db", database, "-shards", str(SHARDS)], cwd="/")
+    try:
+        assert broker.wait() == 73
+    finally:
+        broker.end()
+    assert client_of(sharded).ping()

@@ -1,0 +1,282 @@
+"""Clients of RESP at the doors of three shards, whose backs are real: what they send, and what they get."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from miniqueue.broker.inspect.peeked import State
+from miniqueue.errors import ProtocolError
+from miniqueue.server.resp.server import RespServer
+from miniqueue.wire.resp_splitting import end_of_reply
+from tests.server.resp.clients import Client, command
+from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
+from tests.server.shards.http.tunnels import until
+
+#: Topics of shards 0, 1, and 2; a client is at the door of shard 0 unless a test says otherwise.
+OWN, OTHER, THIRD = (topic.encode() for topic in TOPICS)
+
+
+class DoorClient(Client):
+    """A client at the door of a shard, whose replies take the time that sockets take."""
+
+    def __init__(self, server: RespServer) -> None:
+        super().__init__(server)
+        self.heard = b""
+
+    def tell(self, *commands: tuple[bytes, ...]) -> None:
+        """Send commands in one piece."""
+        self.connection.data_received(b"".join(command(*words) for words in commands))
+
+    async def hear(self, count: int = 1) -> list[bytes]:
+        """Return the next replies, unparsed."""
+        replies: list[bytes] = []
+
+        def is_enough() -> bool:
+            self.heard += self.transport.take()
+            while self.heard and len(replies) < count:
+                try:
+                    end = end_of_reply(self.heard, 0)
+                except ProtocolError:  # the rest is missing
+                    break
+                replies.append(self.heard[:end])
+                self.heard = self.heard[end:]
+            return len(replies) == count
+
+        await until(is_enough)
+        return replies
+
+    async def ask(self, *words: bytes) -> bytes:
+        """Send a command, and return the reply."""
+        self.tell(words)
+        [reply] = await self.hear()
+        return reply
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_in(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def connect(fleet: Fleet) -> AsyncIterator[Callable[..., DoorClient]]:
+    """Return a function that connects a client to the door of a shard."""
+    clients: list[DoorClient] = []
+
+    def connect_to(door: int = 0) -> DoorClient:
+        clients.append(DoorClient(fleet.members[door].resp))
+        return clients[-1]
+
+    yield connect_to
+    for client in clients:
+        client.transport.lose()
+
+
+@pytest.fixture
+def client(connect: Callable[..., DoorClient]) -> DoorClient:
+    return connect()
+
+
+async def payloads_in(fleet: Fleet, topic: bytes) -> list[bytes]:
+    """Return what is ready in a topic."""
+    broker = fleet.broker_with(topic.decode())
+    return [message.stored.payload for message in await broker.inspect.peek(topic, State.READY, 100, None, None)]
+
+
+# --- one shard ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [OWN, OTHER, THIRD])
+async def test_a_topic_of_any_shard_can_be_used_at_any_door(client, fleet, topic):
+    assert await client.ask(b"PUB", topic, b"x", b"KEY", b"k") == b"$3\r\n0-0\r\n"
+    assert await payloads_in(fleet, topic) == [b"x"]
+    received = await client.ask(b"RECEIVE", topic)
+    receipt = received.split(b"\r\n")[3]
+    assert await client.ask(b"ACK", topic, receipt) == b"+OK\r\n"
+    assert await client.ask(b"LEN", topic) == b":0\r\n"
+    assert (await client.ask(b"TOPIC", b"CREATE", topic)).startswith(b"-EXISTS")
+
+
+async def test_replies_to_a_pipeline_over_all_shards_have_the_order_of_its_commands(client, fleet):
+    commands = [(b"PUB", topic, b"%d" % number) for number in range(10) for topic in (OWN, OTHER, THIRD)]
+    client.tell((b"ECHO", b"first"), *commands, (b"LEN", OTHER), (b"PUB", b"a b", b"x"), (b"ECHO", b"last"))
+    replies = await client.hear(len(commands) + 4)
+    assert replies[0] == b"$5\r\nfirst\r\n"
+    assert replies[1:-3] == [b"$3\r\n0-%d\r\n" % number for number in range(10) for _ in range(COUNT)]
+    assert replies[-3] == b":10\r\n"
+    assert replies[-2].startswith(b"-BADTOPIC")
+    assert replies[-1] == b"$4\r\nlast\r\n"
+
+
+async def test_runs_of_publish_are_answered_message_by_message(client, fleet):
+    topic = OTHER
+    client.tell(*[(b"PUBLISH", topic, b"%d" % number) for number in range(50)], (b"PING",))
+    assert await client.hear(51) == [b"+OK\r\n"] * 50 + [b"+PONG\r\n"]
+    assert await payloads_in(fleet, topic) == [b"%d" % number for number in range(50)]
+
+
+async def test_a_shard_that_does_not_answer_refuses_its_topics_alone(client, fleet):
+    fleet.lose(1)
+    client.tell((b"PUB", OWN, b"x"), (b"PUB", OTHER, b"x"), (b"LEN", OTHER), (b"PUB", THIRD, b"x"), (b"TOPICS",))
+    own, other, length, third, topics = await client.hear(5)
+    assert [own, third] == [b"$3\r\n0-0\r\n"] * 2
+    assert [reply[:9] for reply in (other, length, topics)] == [b"-TRYAGAIN"] * 3
+
+
+async def test_a_client_that_leaves_while_it_waits_at_another_shard_swallows_nothing(connect, fleet):
+    for _ in range(5):
+        leaving = connect()
+        leaving.tell((b"RECEIVE", OTHER, b"WAIT", b"30"))
+        leaving.transport.lose()
+    staying = connect()
+    staying.tell((b"RECEIVE", OTHER, b"WAIT", b"30"))
+    await fleet.wait_until_read(OTHER.decode())
+    await connect(2).ask(b"PUB", OTHER, b"for the one that stays")
+    [received] = await staying.hear()
+    assert b"for the one that stays" in received
+
+
+async def test_what_a_connection_holds_by_get_returns_when_it_leaves(connect, fleet):
+    one, other = connect(), connect()
+    await one.ask(b"PUB", OTHER, b"x")
+    assert await one.ask(b"GET", OTHER) == b"$1\r\nx\r\n"
+    assert await other.ask(b"GET", OTHER) == b"$-1\r\n"
+    one.transport.lose()
+    await until(
+        lambda: fleet.broker_with(OTHER.decode())._engine.topics.by_name[OTHER].default.cursors[0].leased_count == 0
+    )
+    assert await other.ask(b"GET", OTHER) == b"$1\r\nx\r\n"
+
+
+async def test_a_stream_of_another_shard_delivers_until_reset(client, fleet):
+    await client.ask(b"PUB", OTHER, b"first")
+    client.tell((b"SUBSCRIBE", OTHER))
+    assert await client.hear() == [b"$5\r\nfirst\r\n"]
+    client.tell((b"ACK",), (b"PING",))
+    assert await client.hear(2) == [b"+OK\r\n", b"+PONG\r\n"]
+    await fleet.publish(OTHER.decode())
+    assert await client.hear() == [b"$%d\r\n%b\r\n" % (len(OTHER), OTHER)]
+    assert await client.ask(b"RESET") == b"+RESET\r\n"
+    assert await client.ask(b"LEN", OTHER) == b":1\r\n"
+    assert await client.ask(b"PUB", OWN, b"x") == b"$3\r\n0-0\r\n"
+
+
+# --- transactions ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [OWN, OTHER])
+async def test_a_transaction_is_carried_out_by_the_shard_of_its_topics(client, fleet, topic):
+    publishes = [(b"PUBLISH", topic, b"%d" % number) for number in range(20)]
+    client.tell((b"MULTI",), *publishes[:7])  # a run that comes in two pieces
+    client.tell(*publishes[7:], (b"PUB", topic, b"last"), (b"LEN", topic), (b"EXEC",))
+    replies = await client.hear(24)
+    assert replies[:-1] == [b"+OK\r\n"] + [b"+QUEUED\r\n"] * 22
+    assert replies[-1] == b"*22\r\n" + b"+OK\r\n" * 20 + b"$4\r\n0-20\r\n:21\r\n"
+    assert await payloads_in(fleet, topic) == [*(b"%d" % number for number in range(20)), b"last"]
+
+
+@pytest.mark.parametrize("topic", [OWN, OTHER])
+async def test_a_transaction_in_one_read_is_carried_out_by_the_shard_of_its_topic(client, fleet, topic):
+    client.tell((b"MULTI",), *[(b"PUBLISH", topic, b"%d" % number) for number in range(5)], (b"EXEC",), (b"PING",))
+    replies = await client.hear(8)
+    assert replies == [b"+OK\r\n", *[b"+QUEUED\r\n"] * 5, b"*5\r\n" + b"+OK\r\n" * 5, b"+PONG\r\n"]
+    assert len(await payloads_in(fleet, topic)) == 5
+
+
+async def test_a_transaction_over_two_shards_is_refused_with_their_topics(client, fleet):
+    client.tell((b"MULTI",), (b"PUBLISH", OTHER, b"x"), (b"PUB", THIRD, b"y"), (b"PUBLISH", OTHER, b"z"), (b"EXEC",))
+    *queued, refused, later, done = await client.hear(5)
+    assert queued == [b"+OK\r\n", b"+QUEUED\r\n"]
+    assert refused.startswith(b"-CROSSSHARD topics '%b' and '%b'" % (OTHER, THIRD))
+    assert later.startswith(b"-EXECABORT")
+    assert done.startswith(b"-EXECABORT")
+    assert await client.ask(b"TOPICS") == b"*0\r\n"
+
+
+async def test_a_transaction_that_is_discarded_or_left_leaves_nothing(connect, fleet):
+    client = connect()
+    client.tell((b"MULTI",), (b"PUBLISH", OTHER, b"x"), (b"DISCARD",), (b"PUBLISH", OTHER, b"y"))
+    assert await client.hear(4) == [b"+OK\r\n", b"+QUEUED\r\n", b"+OK\r\n", b"+OK\r\n"]
+    leaving = connect()
+    leaving.tell((b"MULTI",), (b"PUBLISH", OTHER, b"z"))
+    await leaving.hear(2)
+    leaving.transport.lose()
+    assert await payloads_in(fleet, OTHER) == [b"y"]
+
+
+# --- all shards -----------------------------------------------------------------------------------------------
+
+
+async def test_topics_and_statistics_are_those_of_all_shards(client, fleet):
+    await fleet.publish(*TOPICS, *TOPICS)
+    names = sorted(topic.encode() for topic in TOPICS)
+    assert await client.ask(b"TOPICS") == b"*3\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(name), name) for name in names)
+    stats = await client.ask(b"STATS")
+    assert b"$6\r\ntopics\r\n:3\r\n$5\r\ndepth\r\n:6\r\n" in stats
+    assert b"topics:3\r\nmessages:6\r\n" in await client.ask(b"INFO", b"topics")
+
+
+async def test_clients_of_all_doors_are_listed_once(connect):
+    clients = [connect(door) for door in range(COUNT)]
+    for client in clients:
+        assert await client.ask(b"PUB", OTHER, b"x")  # so that there are links
+    lines = (await clients[0].ask(b"CLIENT", b"LIST")).split(b"\n")
+    ids = [line.split()[0] for line in lines if line.startswith(b"id=")]
+    assert len(ids) == len(set(ids)) == COUNT
+
+
+async def test_a_schedule_is_in_the_shard_of_its_topic(client, fleet):
+    rule = (b"EVERY", b"1h")
+    for name, topic in ((b"a", OWN), (b"b", OTHER), (b"c", THIRD), (b"a", OTHER)):
+        assert await client.ask(b"SCHEDULE", b"SET", name, *rule, topic, b"x") == b"+OK\r\n"
+    assert [member.broker.scheduler.count for member in fleet.members] == [0, 2, 1]
+    listed = await client.ask(b"SCHEDULE", b"LIST", b"COUNT", b"2")
+    assert [name in listed for name in (b"$1\r\na\r\n", b"$1\r\nb\r\n", b"$1\r\nc\r\n")] == [True, True, False]
+    assert (await client.ask(b"SCHEDULE", b"FIRE", b"c")) == b"$3\r\n0-0\r\n"
+    assert await client.ask(b"SCHEDULE", b"DELETE", b"a") == b"+OK\r\n"
+    assert (await client.ask(b"SCHEDULE", b"GET", b"a")).startswith(b"-NOSCHEDULE")
+
+
+@pytest.mark.parametrize("topic", [OWN, OTHER, THIRD])
+async def test_a_task_is_found_at_any_door(connect, fleet, topic):
+    await fleet.publish(topic.decode())
+    number = (await connect(0).ask(b"PURGE", topic, b"TASK")).split(b"\r\n")[1]
+    assert b"$5\r\ntopic\r\n$%d\r\n%b" % (len(topic), topic) in await connect(1).ask(b"TASK", b"GET", number)
+    assert number in await connect(2).ask(b"TASK", b"LIST")
+
+
+async def test_receive_any_takes_from_all_shards_and_never_more_than_is_wanted(client, fleet):
+    await fleet.publish(*TOPICS, *TOPICS)
+    first = await client.ask(b"RECEIVEANY", b"COUNT", b"4", b"TOPICS", OWN, OTHER, THIRD)
+    assert first.count(b"deliveries") == 4
+    second = await client.ask(b"RECEIVEANY", b"COUNT", b"9", b"PATTERN", b"t*")
+    assert second.count(b"deliveries") == 2
+    assert await client.ask(b"RECEIVEANY", b"TOPICS", OWN, OTHER) == b"*0\r\n"
+    assert (await client.ask(b"RECEIVEANY", b"COUNT", b"0", b"TOPICS", OWN, OTHER)).startswith(b"-BADPREFETCH")
+
+
+async def test_receive_any_waits_for_the_first_message_of_any_shard(connect, fleet):
+    waiting = connect()
+    waiting.tell((b"RECEIVEANY", b"WAIT", b"30", b"TOPICS", OWN, THIRD), (b"PING",))
+    await connect(1).ask(b"PUB", THIRD, b"for it")
+    received, pong = await waiting.hear(2)
+    assert b"for it" in received
+    assert pong == b"+PONG\r\n"
+
+
+async def test_events_of_all_shards_come_whole(client, connect, fleet):
+    assert await client.ask(b"EVENTS", b"topic-created") == b"+OK\r\n"
+    await until(lambda: all(member.broker.notices.is_heard for member in fleet.members))
+    for topic in (OWN, OTHER, THIRD):
+        await connect(1).ask(b"PUB", topic, b"x")
+    fleet.clock.advance(1)
+    for event in await client.hear(3):
+        assert any(topic in event for topic in (OWN, OTHER, THIRD))
+    assert await client.ask(b"RESET") == b"+RESET\r\n"
+
+
+async def test_events_end_with_the_connection_when_a_shard_ends(client, fleet):
+    assert await client.ask(b"EVENTS") == b"+OK\r\n"
+    fleet.lose(1)
+    await until(lambda: client.transport.is_closed)
