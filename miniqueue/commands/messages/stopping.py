@@ -58,9 +58,14 @@ def stopping_on_signals() -> Iterator[Stopping]:
         for number, handler in handled.items():
             signal.signal(number, handler)
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        restore()
-        stopping.ask(number)
+    first = threading.Lock()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if first.acquire(blocking=False):
+            restore()
+            stopping.ask(number)
+        elif callable(former := handled[signal.Signals(number)]):  # a second signal came before all handlers were restored
+            former(number, frame)
 
     for number in handled:
         signal.signal(number, on_signal)

@@ -6,7 +6,7 @@ import pytest
 
 from miniqueue.commands.messages.consuming import Consumer, Order
 from miniqueue.commands.messages.parallel import run_all, shares_of
-from miniqueue.commands.messages.stopping import Stopping
+from miniqueue.commands.messages.stopping import Stopping, stopping_on_signals
 from miniqueue.commands.shell.outage import Outage
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 from miniqueue.interrupts import Interrupted
@@ -217,3 +217,16 @@ def test_consumers_end_when_one_of_them_fails():
     with pytest.raises(ServerError, match="no"):
         run_all([failing, waiting], stopping, lambda: None)
     stopping.raise_if_asked()  # no signal has arrived
+
+
+def test_a_second_signal_that_comes_with_the_first_has_its_former_effect():
+    former = signal.signal(signal.SIGTERM, lambda *_: asked.append("former"))
+    asked = []
+    try:
+        with stopping_on_signals() as stopping:
+            on_signal = signal.getsignal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            on_signal(signal.SIGTERM, None)
+            assert (stopping.is_asked, asked) == (True, ["former"])
+    finally:
+        signal.signal(signal.SIGTERM, former)

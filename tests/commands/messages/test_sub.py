@@ -216,7 +216,7 @@ def test_a_broker_that_refuses_ends_all_programs_that_run_at_a_time(miniqueue):
 
 
 def test_a_second_signal_ends_all_programs_and_returns_their_messages(miniqueue, orders, tmp_path):
-    handle = program(tmp_path / "handle", "cat; echo; exec sleep 60")
+    handle = program(tmp_path / "handle", 'echo "$(cat)"; exec sleep 60')
     process = miniqueue.started("sub", "orders", "-j", "3", "--", handle)
     assert {process.stdout.readline() for _ in range(3)} == {b"one\n", b"two\n", b"three\n"}
     process.send_signal(signal.SIGTERM)
