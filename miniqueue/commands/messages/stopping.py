@@ -64,8 +64,8 @@ def stopping_on_signals() -> Iterator[Stopping]:
         if first.acquire(blocking=False):
             restore()
             stopping.ask(number)
-        elif callable(former := handled[signal.Signals(number)]):  # a second signal came before all handlers were restored
-            former(number, frame)
+        elif callable(former := handled[signal.Signals(number)]):
+            former(number, frame)  # a second signal has come before all handlers were restored
 
     for number in handled:
         signal.signal(number, on_signal)
