@@ -202,7 +202,7 @@ def _run_shards(
         if isinstance(role, int):
             raise SystemExit(role)
         logs.name_shard(role.number)
-        shard = Shard(Placing(role.number, config.shards), paths, listeners[role.number], role.report_ready)
+        shard = Shard(Placing(role.number, config.shards), paths, listeners[role.number], role.parent)
         _run_loop(_serve(_of_shard(config, role.number), certificates, users, sign_in, nullcontext(sockets), shard))
 
 
@@ -476,7 +476,10 @@ class _Listeners:
             self._settling = asyncio.create_task(
                 settle_before_stop(self._broker, self._config.settle_seconds, self._resp, self._http)
             )
-            self._settling.add_done_callback(lambda _: self._stopping.set())
+            waiting = self._settling
+            if self._shard is not None:
+                waiting = asyncio.create_task(self._shard.settle(self._settling, self._config.settle_seconds))
+            waiting.add_done_callback(lambda _: self._stopping.set())
         else:
             self._settling.cancel()
 

@@ -5,7 +5,8 @@
                              └─▶ …                ┘
     a shard ends    before all are ready: the others are stopped, and its exit code is that of the parent
                     later: it is started again, at once, and then after longer and longer pauses
-    SIGTERM, SIGINT to the parent: SIGTERM to each shard; once all have ended, the parent ends
+    SIGTERM, SIGINT to the parent: SIGTERM to each shard; none ends before consumers have settled what they hold in
+                    any of them, or the time for that is over; once all have ended, the parent ends
     SIGHUP          to each shard
     the parent is killed: so are the shards
 
@@ -26,8 +27,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -42,6 +42,10 @@ SETTLED_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 1.0
 #: How many links wait to be accepted while a shard is started again.
 BACKLOG: Final = 1024
+#: What a child and its parent say to each other.
+READY: Final = b"r"
+SETTLED: Final = b"s"
+GO: Final = b"g"
 #: The exit code if a shard was killed before all were ready: that of an internal error.
 FAILED: Final = 70
 _PR_SET_PDEATHSIG: Final = 1
@@ -77,11 +81,11 @@ class Role(NamedTuple):
 
     Attributes:
       number: the number of its shard.
-      report_ready: reports to the parent that clients can connect.
+      parent: the connection to the parent, which hears `READY` and `SETTLED`, and says `GO` when all have settled.
     """
 
     number: int
-    report_ready: Callable[[], object]
+    parent: socket.socket
 
 
 class _Child:
@@ -91,10 +95,10 @@ class _Child:
         self.number = number
         self.pid = 0
         self.started_at = 0.0
-        self.is_ready = False
+        self.is_ready = self.is_settled = False
         self.failures = 0
         self.start_at = 0.0  # monotonic; when it is to be started
-        self.ready_socket: socket.socket | None = None
+        self.socket: socket.socket | None = None
 
 
 class Parent:
@@ -174,7 +178,8 @@ class Parent:
         pid = os.fork()
         if pid:
             said.close()
-            child.pid, child.started_at, child.is_ready, child.ready_socket = pid, time.monotonic(), False, heard
+            child.pid, child.started_at, child.socket = pid, time.monotonic(), heard
+            child.is_ready = child.is_settled = False
             self._selector.register(heard, selectors.EVENT_READ, child)
             return None
         heard.close()
@@ -183,25 +188,42 @@ class Parent:
         if os.getppid() != parent_pid:
             os.kill(os.getpid(), signal.SIGKILL)
         for other in self._children:
-            if other.ready_socket is not None:
-                other.ready_socket.close()
-        return Role(child.number, partial(said.send, b"r"))
+            if other.socket is not None:
+                other.socket.close()
+        said.setblocking(False)
+        return Role(child.number, said)
 
     def _hear(self, child: _Child) -> None:
-        assert child.ready_socket is not None  # it is registered
-        word = child.ready_socket.recv(1)
-        self._close(child)
-        if word and not child.is_ready:
+        assert child.socket is not None  # it is registered
+        try:
+            word = child.socket.recv(1)
+        except ConnectionResetError:  # it has ended, and not read the last word
+            word = b""
+        if not word:
+            self._close(child)
+        elif word == READY:
             child.is_ready = True
             if not self._was_ready and all(each.is_ready for each in self._children):
                 self._was_ready = True
                 self._on_ready()
+        else:
+            child.is_settled = True
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Say that all may end, once none waits any longer for consumers."""
+        living = [each for each in self._children if each.pid]
+        if self._is_stopping and all(each.is_settled for each in living):
+            for each in living:
+                if each.socket is not None:
+                    with suppress(OSError):  # it has just ended
+                        each.socket.send(GO)
 
     def _close(self, child: _Child) -> None:
-        if child.ready_socket is not None:
-            self._selector.unregister(child.ready_socket)
-            child.ready_socket.close()
-            child.ready_socket = None
+        if child.socket is not None:
+            self._selector.unregister(child.socket)
+            child.socket.close()
+            child.socket = None
 
     def _react(self) -> None:
         signals, self._signals = self._signals, []
@@ -234,6 +256,7 @@ class Parent:
     def _ended(self, child: _Child, code: int) -> None:
         if self._is_stopping:
             self._exit_code = self._exit_code or max(code, 0)
+            self._let_go()
             return
         if not self._was_ready:
             self._is_stopping, self._exit_code = True, code if code > 0 else FAILED

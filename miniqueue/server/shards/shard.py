@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
 
 
@@ -41,22 +43,38 @@ class Shard:
       placing: which shard it is.
       paths: the sockets of the backs of all shards.
       back: the listening socket of its own.
-      report_ready: reports to the parent that clients can connect.
+      parent: the connection to the parent.
 
     Attributes:
       peers: the other shards.
     """
 
-    def __init__(
-        self, placing: Placing, paths: list[Path], back: socket.socket, report_ready: Callable[[], object]
-    ) -> None:
+    def __init__(self, placing: Placing, paths: list[Path], back: socket.socket, parent: socket.socket) -> None:
         self.placing = placing
         self.peers = Peers(placing, paths)
         max_tunnels = descriptors.limit() // (2 * placing.shard_count)
         self._tunnels = Tunnels(self.peers.connect_http, self.peers.check, max_tunnels)
         self.peers.on_away = self._tunnels.fail
         self._back = back
-        self.report_ready = report_ready
+        self._parent = parent
+
+    def report_ready(self) -> None:
+        """Report to the parent that clients can connect."""
+        self._parent.send(READY)
+
+    async def settle(self, settling: "asyncio.Task[None]", settle_seconds: float) -> None:
+        """Return when consumers have settled what they hold in all shards, or may no longer.
+
+        Clients of this process can hold messages of other shards, so it ends none of them before. `settling` waits for
+        those of this shard; if it is cancelled, the process stops at once. A shard that stands still is not waited for.
+        """
+        await asyncio.wait([settling])
+        if settling.cancelled():
+            return
+        self._parent.send(SETTLED)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settle_seconds):
+                await asyncio.get_running_loop().sock_recv(self._parent, 1)
 
     def ids(self) -> Iterator[int]:
         """Return the ids of connections, which no other shard gives."""

@@ -129,3 +129,23 @@ def test_a_second_broker_on_the_same_store_ends_with_73(sharded):
     finally:
         broker.end()
     assert client_of(sharded).ping()
+
+
+def test_a_stop_waits_for_what_consumers_hold_in_any_shard(directory):
+    topic = topic_in(0, "held-")
+    broker = ShardedBroker(directory, "-settle-time", f"{LIMIT_SECONDS}s")
+    try:
+        broker.wait_until_ready()
+        clients = [client_of(broker) for _ in range(8)]  # at the doors of several processes
+        receipts = []
+        for client in clients:
+            client.execute_command("PUB", topic, "x")
+            [[receipt, *_]] = client.execute_command("RECEIVE", topic)
+            receipts.append(receipt)
+        broker.process.send_signal(signal.SIGTERM)
+        broker.wait_for_line("waiting for what consumers hold")
+        for client, receipt in zip(clients, receipts, strict=True):
+            assert client.execute_command("ACK", topic, receipt) == "OK"
+        assert broker.wait() == 0
+    finally:
+        broker.end()

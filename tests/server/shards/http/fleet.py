@@ -135,7 +135,7 @@ class Fleet:
 async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> AsyncIterator[Fleet]:
     """Yield three shards whose sockets are in a directory."""
     paths = [directory / f"shard-{number}" for number in range(COUNT)]
-    clock, members = ManualClock(), []
+    clock, members, sockets = ManualClock(), list[Member](), list[socket.socket]()
     for number, path in enumerate(paths):
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
@@ -143,7 +143,9 @@ async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> Asy
         broker = broker_on(FaultyStore(), clock, limits=limits)
         broker.place(Placing(number, COUNT))
         await broker.start()
-        member = Member(Shard(Placing(number, COUNT), paths, listener, lambda: None), broker, sign_in)
+        ends = socket.socketpair()
+        sockets += ends
+        member = Member(Shard(Placing(number, COUNT), paths, listener, ends[0]), broker, sign_in)
         await member.listen()
         members.append(member)
     try:
@@ -155,3 +157,5 @@ async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> Asy
             member.server.close()
         for member in members:
             await member.broker.stop()
+        for each in sockets:
+            each.close()
