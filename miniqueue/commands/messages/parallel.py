@@ -7,7 +7,8 @@ consumer 3 ─▶ program ─┘
 
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from miniqueue.commands.messages.consuming import Consumer
@@ -15,6 +16,8 @@ from miniqueue.commands.messages.stopping import Stopping
 
 #: Maximum number of consumers: each has a thread and a connection.
 MAX_CONSUMERS: Final = 100
+#: How long a signal can take to be obeyed.
+_SIGNAL_SECONDS: Final = 0.2
 
 
 def shares_of(count: int | None, consumer_count: int) -> list[int | None]:
@@ -47,9 +50,11 @@ def run_all(consumers: Sequence[Consumer], stopping: Stopping, end_programs: Cal
         ended.put(None)
 
     def wait() -> None:
-        # Not `Thread.join`: if an exception interrupts it, it mistakes the thread for one that has ended.
+        # Not `Thread.join`: if an exception interrupts it, it mistakes the thread for one that has ended. A signal that
+        # the system delivers to another thread does not end a wait: its handler runs when the wait has timed out.
         while len(outcomes) < len(consumers):
-            ended.get()
+            with suppress(Empty):
+                ended.get(timeout=_SIGNAL_SECONDS)
 
     for consumer in consumers:
         threading.Thread(target=run, args=(consumer,), daemon=True).start()
