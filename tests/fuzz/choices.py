@@ -86,7 +86,7 @@ def _is_name(name: bytes) -> bool:
 def _check_words(names: list[bytes], patterns: list[bytes]) -> None:
     """The words of RECEIVEANY, and the query of `POST /receive`, say the same."""
     words = [word for pattern in patterns for word in (b"PATTERN", pattern)]
-    assert receive._topics_of([*words, b"count", b"2", b"TOPICS", *names]) == ([b"count", b"2"], patterns, names)
+    assert receive.topics_of([*words, b"count", b"2", b"TOPICS", *names]) == ([b"count", b"2"], patterns, names)
     query = urlencode([*(("topic", name) for name in names), *(("pattern", pattern) for pattern in patterns)])
     _, lists = lists_of({"query_string": query.encode()}, ("count",), ("topic", "pattern"))
     assert (lists["topic"], lists["pattern"]) == (names, patterns)

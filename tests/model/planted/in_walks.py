@@ -1,6 +1,6 @@
 """Bugs that the walks must find: each breaks one of the acts that clients may do, in one place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,6 +13,7 @@ from miniqueue.broker.delays.delays import DelayedMessages
 from miniqueue.broker.delays.schedules import Scheduler
 from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.broker.leases.leases import Leases
+from miniqueue.broker.leases.settling import Settling
 from miniqueue.broker.model import flow
 from miniqueue.broker.publish.duplicates import Duplicates
 from miniqueue.broker.topics.admin import TopicAdmin
@@ -87,11 +88,16 @@ def leases_end_early(patch: Patch) -> None:
 
 
 def extending_does_nothing(patch: Patch) -> None:
-    patch.setattr(Leases, "extend", lambda self, name, receipts, seconds: [True] * len(receipts))
+    settle = Leases.settle
+
+    def settle_or_nothing(self: Leases, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
+        return [True] * len(receipts) if act.deadline else settle(self, name, receipts, act)
+
+    patch.setattr(Leases, "settle", settle_or_nothing)
 
 
 def rejected_messages_are_gone(patch: Patch) -> None:
-    patch.setattr(dead_letters, "reject", lambda engine, topic, held, reason: settle_each(GroupCursor.ack, held))
+    patch.setattr(dead_letters, "reject", lambda _engine, _topic, held, *_: settle_each(GroupCursor.ack, held))
 
 
 def dead_letters_are_copied_back(patch: Patch) -> None:
