@@ -281,12 +281,12 @@ def test_no_list_of_connections_holds_the_loop_in_proportion_to_their_number():
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
-async def measure_groups() -> list[Measured]:
+async def measure_groups(settings: bytes) -> list[Measured]:
     """Create, move, and delete groups of a topic that has as many partitions as one may have, and many groups."""
     world = World()
     broker = await world.start()
     client = Client(RespServer(broker, PARAMETERS))
-    await say(client, b"TOPIC CREATE wide partitions %d" % MAX_PARTITIONS)
+    await say(client, b"TOPIC CREATE wide partitions %d %b" % (MAX_PARTITIONS, settings))
     for number in range(20):
         await say(client, b"GROUP CREATE wide g%d" % number)
     for number in range(LONG // 10):
@@ -300,9 +300,10 @@ async def measure_groups() -> list[Measured]:
 
 
 @pytest.mark.slow
-def test_no_act_on_a_group_holds_the_loop_in_proportion_to_its_partitions():
+@pytest.mark.parametrize("settings", [b"", b"max_deliveries 5 retention forever", b"ordered true", b"fair true"])
+def test_no_act_on_a_group_holds_the_loop_in_proportion_to_its_partitions(settings):
     with asyncio.Runner(loop_factory=IterationLoop) as runner:
-        measured = runner.run(measure_groups())
+        measured = runner.run(measure_groups(settings))
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 

@@ -14,7 +14,8 @@ for publishers, and messages that cannot move would be returned forever.
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 
 from miniqueue.broker.dead_letters import move
 from miniqueue.broker.engine.engine import Engine
@@ -51,12 +52,15 @@ _policy = attrgetter("policy")
 
 def changed(engine: Engine, topic: Topic) -> None:
     """Apply the settings of `topic` to the messages that are returned to it from now on."""
-    settings = topic.settings
-    is_needed = settings.max_deliveries or settings.has_retry_delay
-    if not is_needed and not any(map(_policy, topic.cursors)):
-        return
-    for cursor in topic.cursors:
-        cursor.policy = _Policy(engine, topic, cursor, settings) if is_needed else None
+    settings, cursors = topic.settings, topic.cursors
+    policy = next(filter(None, map(_policy, cursors)), None)
+    if not settings.max_deliveries and not settings.has_retry_delay:
+        policy = None
+    elif not isinstance(policy, _Policy) or policy.settings is not settings:
+        policy = _Policy(engine, topic, settings)
+    # There may be thousands of cursors, and usually only those of a new group have another policy.
+    for cursor in compress(cursors, map(is_not, map(_policy, cursors), repeat(policy))):
+        cursor.policy = policy
 
 
 def reject(
@@ -161,29 +165,28 @@ def _letter(engine: Engine, topic: Topic, cursor: GroupCursor, record: Record, r
 
 
 class _Policy:
-    """Applies the settings of a topic to the messages that are returned to one of its partitions."""
+    """Applies the settings of a topic to the messages that are returned to it."""
 
-    __slots__ = ("_cursor", "_engine", "_settings", "_topic")
+    __slots__ = ("_engine", "_topic", "settings")
 
-    def __init__(self, engine: Engine, topic: Topic, cursor: GroupCursor, settings: TopicSettings) -> None:
+    def __init__(self, engine: Engine, topic: Topic, settings: TopicSettings) -> None:
         self._engine = engine
         self._topic = topic
-        self._cursor = cursor
-        self._settings = settings
+        self.settings = settings
 
-    def dead_letter(self, record: Record) -> bool:
+    def dead_letter(self, cursor: GroupCursor, record: Record) -> bool:
         """Make the message a dead letter if it was delivered `max_deliveries` times; return whether it is one now."""
-        max_deliveries = self._settings.max_deliveries
+        max_deliveries = self.settings.max_deliveries
         if not max_deliveries or sum(record.counts) < max_deliveries:
             return False
-        return _dead_letter(self._engine, self._topic, self._cursor, [record], MAX_DELIVERIES, _nothing)
+        return _dead_letter(self._engine, self._topic, cursor, [record], MAX_DELIVERIES, _nothing)
 
     def due_at_ms(self, record: Record, cause: str) -> int | None:
         """Return when a message that failed may be delivered again; None if there is no delay."""
-        if cause not in _FAILURES or not self._settings.has_retry_delay:
+        if cause not in _FAILURES or not self.settings.has_retry_delay:
             return None
         return_count = record.counts.nacks + record.counts.timeouts
-        return self._engine.horizon.due_at_ms(self._settings.retry_seconds(return_count, random.random()))
+        return self._engine.horizon.due_at_ms(self.settings.retry_seconds(return_count, random.random()))
 
 
 def _is_dead_letter(record: Record) -> bool:

@@ -11,12 +11,13 @@ messages were loaded.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from miniqueue.broker.model.parts import FlowRules
 from miniqueue.broker.model.topic import Group
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.group.growth import OldFirst
 from miniqueue.core.group.removing import hold_back
 from miniqueue.core.keyed.key_turns import KeyTurns
@@ -24,7 +25,7 @@ from miniqueue.core.keyed.pace import RateLimiter
 from miniqueue.core.keyed.reader import arrange, keyed_of
 from miniqueue.core.settings.settings import TopicSettings
 
-_keyed = attrgetter("keyed")
+_keyed, _is_draining = attrgetter("keyed"), attrgetter("is_draining")
 
 #: Minimum duration of a timer, so that messages that are due at once do not keep the event loop busy.
 MIN_WAIT_SECONDS = 0.001
@@ -42,10 +43,15 @@ class FlowControl:
       rules: the limits, and the rules for keys.
       clock: the clock for the rate limits.
       dispatch: serves the consumers that wait in the group.
+
+    Attributes:
+      rules: the limits, and the rules for keys.
+      arranged: the cursors of the group to which the rules for keys have been applied.
     """
 
     def __init__(self, group: Group, rules: FlowRules, clock: Clock, dispatch: Callable[[Group], None]) -> None:
         self.rules = rules
+        self.arranged: Sequence[GroupCursor] = ()
         self._group = group
         self._clock = clock
         self._dispatch = dispatch
@@ -119,12 +125,19 @@ def apply_to(group: Group, clock: Clock, dispatch: Callable[[Group], None]) -> N
       clock: the clock for the rate limits.
       dispatch: serves the consumers that wait in a group.
     """
-    rules = rules_of(group.topic.settings)
-    if rules != (PLAIN if group.flow is None else group.flow.rules):
-        group.flow = None if rules == PLAIN else FlowControl(group, rules, clock, dispatch)
-    if rules.keys is not None or any(map(_keyed, group.cursors)):
+    rules, flow = rules_of(group.topic.settings), group.flow
+    if rules != (PLAIN if flow is None else flow.rules):
+        flow = group.flow = None if rules == PLAIN else FlowControl(group, rules, clock, dispatch)
+    # There may be thousands of cursors in each of many groups, and most groups have been arranged before.
+    if rules.keys is None:
+        is_arranged = all(map(_is_draining, filter(None, map(_keyed, group.cursors))))
+    else:
+        is_arranged = flow is not None and flow.arranged is group.cursors
+    if not is_arranged:
         for cursor in group.cursors:
             arrange(cursor, rules.keys)
+    if flow is not None:
+        flow.arranged = group.cursors
     _older_first(group, dispatch)
 
 

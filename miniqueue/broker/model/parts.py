@@ -51,6 +51,7 @@ class FlowControl(Protocol):
     """Controls the flow of a group's messages; implemented by `flow.FlowControl`."""
 
     rules: FlowRules
+    arranged: Sequence[GroupCursor]
 
     def room(self, max_count: int) -> int:
         """Return how many of `max_count` messages may be delivered now."""

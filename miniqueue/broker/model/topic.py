@@ -29,6 +29,7 @@ from miniqueue.core.cursor.receipts import RECEIPT_BITS
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.group.growth import Growth, OldFirst
 from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, turns_among
+from miniqueue.core.keyed.reader import SIZES
 from miniqueue.core.log.dedup_window import DedupWindow
 from miniqueue.core.log.delayed import NO_DELAYS
 from miniqueue.core.log.partition import DEFAULT_GROUP, Partition
@@ -778,5 +779,5 @@ def total(name: str, things: Iterable[object]) -> int:
 def size_bytes(cursors: Sequence[GroupCursor]) -> int:
     """Return the approximate memory use of many cursors' loaded messages, like `GroupCursor.size_bytes` of one."""
     windows = chain.from_iterable(map(_returned, cursors))
-    keyed_bytes: int = sum(keyed.size_bytes for keyed in filter(None, map(_keyed, cursors)))
+    keyed_bytes: int = sum(chain.from_iterable(map(SIZES, filter(None, map(_keyed, cursors)))))
     return total("log.size_bytes", cursors) + total("size_bytes", windows) + keyed_bytes

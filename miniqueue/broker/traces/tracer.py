@@ -9,6 +9,8 @@ stored after its early events, in the same block, so the check goes block by blo
 """
 
 from functools import partial
+from itertools import compress
+from operator import attrgetter, not_
 from typing import NamedTuple
 
 import structlog
@@ -23,6 +25,8 @@ from miniqueue.storage.format import trace_keys
 from miniqueue.storage.format.traces import TraceState, decode_age
 
 log = structlog.get_logger()
+
+_trace = attrgetter("trace")
 
 #: Maximum size of the traces of one topic; beyond it, the oldest traces are deleted.
 MAX_TRACE_BYTES = 1 << 30
@@ -83,9 +87,11 @@ class Tracer:
             _see(topic, trace)
         if trace is None and topic.trace is None:
             return  # nor has any cursor one
-        topic.trace = trace
+        is_new, topic.trace = topic.trace is not trace, trace
         for group in topic.groups.values():
-            for cursor in group.cursors:
+            # There may be thousands of cursors, and usually only those of a new group have no trace yet.
+            cursors = group.cursors if is_new else compress(group.cursors, map(not_, map(_trace, group.cursors)))
+            for cursor in cursors:
                 cursor.trace = None if trace is None else GroupTrace(trace, cursor.partition, group.name)
 
     def hurry(self) -> None:
@@ -184,9 +190,13 @@ def _see(topic: Topic, trace: TopicTrace) -> None:
     """Record where the trace begins in each partition: earlier messages were published without it."""
     if topic.trace is not trace:
         trace.start_seqs.clear()
+    known = trace.start_seqs
+    if len(known) == 2 * len(topic.partitions):
+        return
     for number, partition in topic.partitions.items():
-        trace.start_seqs.setdefault(number, max((cursor.tail_seq for cursor in partition.cursors.values()), default=0))
-        trace.start_seqs.setdefault(trace_keys.SHELF | number, partition.delays.state.serial)
+        if number not in known or trace_keys.SHELF | number not in known:
+            known.setdefault(number, max((cursor.tail_seq for cursor in partition.cursors.values()), default=0))
+            known.setdefault(trace_keys.SHELF | number, partition.delays.state.serial)
 
 
 def sift(pairs: Pairs, before_ms: int) -> Over:

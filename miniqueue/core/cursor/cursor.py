@@ -138,7 +138,7 @@ class GroupCursor:
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
-        self.policy: ReturnPolicy | None = None
+        self.policy: ReturnPolicy[GroupCursor] | None = None
         self.trace: Recorder | None = None  # set while the topic is traced
         self.keyed: KeyedTaking | None = None  # set if messages are delivered by their keys
         self.unique_keys: KeyRelease | None = None  # set in the group whose settling removes messages from the topic
@@ -201,7 +201,7 @@ class GroupCursor:
     def catch_up(self, tail_seq: int, tail_bytes: int) -> None:
         """Continue with a log that has grown since this cursor was made, before anything else was done with it."""
         if self.log.resume_at is None:
-            self.log = Window(max_bytes=LOG_WINDOW_BYTES, resume_at=self.tail_seq)
+            self.log.resume_at = self.tail_seq
         self.tail_seq, self.tail_bytes = tail_seq, tail_bytes
 
     def take(self, max_count: int, horizon_ms: int) -> Lease | None:

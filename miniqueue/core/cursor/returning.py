@@ -132,7 +132,7 @@ def _withdraw(
         return records
     staying = []
     for record in records:
-        if policy.dead_letter(record):
+        if policy.dead_letter(cursor, record):
             cursor.count_dead_lettered(record)
         elif not is_delayed and (due_at_ms := policy.due_at_ms(record, cause)) is not None:
             cursor.put(DELAYED, due_at_ms << 64, record)

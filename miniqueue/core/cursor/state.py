@@ -5,10 +5,12 @@ topic's rules for returned messages, and `KeyRelease`; `core.keyed` implements `
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from miniqueue.core.cursor.lease import ChunkProgress, Lease, Range
 from miniqueue.core.message.message import Record
+
+CursorT_contra = TypeVar("CursorT_contra", contravariant=True)
 
 
 class Changes:
@@ -58,10 +60,10 @@ class CursorState(NamedTuple):
     skipped_count: int = 0
 
 
-class ReturnPolicy(Protocol):
+class ReturnPolicy(Protocol[CursorT_contra]):
     """Decides where a returned message goes; the counts of the record include this return."""
 
-    def dead_letter(self, record: Record) -> bool:
+    def dead_letter(self, cursor: CursorT_contra, record: Record) -> bool:
         """Make the message a dead letter, in the same commit, if it was returned too often; return whether it was."""
         ...
 

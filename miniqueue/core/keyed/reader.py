@@ -15,6 +15,7 @@ the windows.
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import cast
 
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -24,6 +25,9 @@ from miniqueue.core.keyed.key_turns import KeyTurns
 from miniqueue.core.keyed.log_index import LogIndex, bits_of
 from miniqueue.core.keyed.returns_index import ReturnsIndex
 from miniqueue.core.message.attributes import key_of
+
+#: The parts of `size_bytes`, for thousands of readers, without running Python for each.
+SIZES = attrgetter("ahead.size_bytes", "returns.size_bytes")
 
 
 class KeyedReader:

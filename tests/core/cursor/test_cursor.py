@@ -118,7 +118,7 @@ def test_every_act_from_every_place_counts_and_moves_the_message(place, act):
 class Wait:
     """A policy by which everything that comes back waits for a time."""
 
-    def dead_letter(self, record: Record) -> bool:
+    def dead_letter(self, _cursor: GroupCursor, record: Record) -> bool:
         return False
 
     def due_at_ms(self, record: Record, cause: str) -> int:

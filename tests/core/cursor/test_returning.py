@@ -3,7 +3,7 @@
 import pytest
 
 from miniqueue.core.cursor import returning
-from miniqueue.core.cursor.cursor import FRONT_START
+from miniqueue.core.cursor.cursor import FRONT_START, GroupCursor
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.message.message import Record
 from tests.core.cursor.stored_cursor import StoredCursor
@@ -17,7 +17,7 @@ class Fates:
         self._dying = dying
         self._waiting = waiting or {}
 
-    def dead_letter(self, record: Record) -> bool:
+    def dead_letter(self, _cursor: GroupCursor, record: Record) -> bool:
         if record.payload not in self._dying:
             return False
         self.dead.append(record.payload)
