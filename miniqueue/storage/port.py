@@ -40,17 +40,19 @@ class Writes(NamedTuple):
     """Consecutive writes of a store.
 
     Attributes:
-      batches: the writes, as the store encodes them.
+      content: the writes, as the store has them.
+      offset: what the store needs, too, to read them.
+      checksum: CRC-32 of `content`.
       position: the position after them.
       last_change: number of the last change of the store.
-      size_bytes: size of `batches`.
       rest_bytes: size of the writes after them, at most.
     """
 
-    batches: list[bytes]
+    content: bytes
+    offset: int
+    checksum: int
     position: Position
     last_change: int
-    size_bytes: int
     rest_bytes: int
 
 
@@ -148,7 +150,7 @@ class Store(Protocol):
         ...
 
     async def writes_after(self, position: Position, max_bytes: int) -> Writes:
-        """Return the writes after a position, in order, up to the one with which they reach `max_bytes`.
+        """Return writes after a position, in order: at most `max_bytes`, or one if that is larger.
 
         Raises PositionLostError unless the position is in the history of this store, and all writes after it are kept.
         """

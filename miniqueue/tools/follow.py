@@ -15,17 +15,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
+from zlib import crc32
 
 import structlog
 
-from miniqueue.errors import ConnectError, CorruptionError, DisconnectedError, ProtocolError, ServerError
+from miniqueue.errors import ConnectError, CorruptionError, DisconnectedError, ServerError
 from miniqueue.server.process.copy_lag import CopyLag
+from miniqueue.storage.leveldb.files.batches import batches_of
 from miniqueue.storage.leveldb.replica import Replica, begin_replica, is_replica, name_of, refuse_other_content
 from miniqueue.storage.port import Position
 from miniqueue.tools.audit.store import Audit
 from miniqueue.tools.monitoring import received, requested
 from miniqueue.tools.restore import audited
-from miniqueue.wire.write_frames import decode_writes
 
 log = structlog.get_logger()
 
@@ -208,9 +209,12 @@ def _open(connection: HTTPConnection) -> None:
 
 def _writes_of(response: HTTPResponse) -> list[bytes]:
     try:
-        return decode_writes(response.read())
-    except (OSError, HTTPException, ProtocolError) as exc:
+        body = response.read()
+    except (OSError, HTTPException) as exc:
         raise DisconnectedError(f"the writes of the broker are incomplete: {exc}") from exc
+    if crc32(body) != _number(response, "Checksum"):
+        raise DisconnectedError("the checksum of the writes does not match")
+    return batches_of(body, _number(response, "Offset"))
 
 
 def _number(response: HTTPResponse, name: str) -> int:

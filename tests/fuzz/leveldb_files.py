@@ -7,13 +7,14 @@ import struct
 import tempfile
 from functools import cache
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import plyvel
 
 from miniqueue.errors import CorruptionError
-from miniqueue.storage.leveldb.files.batches import batches_from, change_numbers, changes_in
+from miniqueue.storage.leveldb.files.batches import batches_of, change_numbers, changes_in, find_batches
 from miniqueue.storage.leveldb.files.blocks import decompress, varint
 from miniqueue.storage.leveldb.files.crc32c import crc32c, crc32c_of_each, masked_crc32c
 from miniqueue.storage.leveldb.files.log import (
@@ -31,7 +32,6 @@ from tests.fuzz.pieces import payload
 from tests.storage.leveldb.files.leveldb_log import batch, log_of
 
 _FOOTER_BYTES, _TRAILER_BYTES, _MAX_VARINT_BYTES = 48, 5, 10
-_BATCH_HEADER_BYTES = 12
 _MAGIC = 0xDB4775248B80FB57.to_bytes(8, "little")
 _EVERYTHING = 1 << 62
 _MAX_MANIFEST_BYTES = 2000  # behind damage every place is tried, and the work grows with the square of the length
@@ -148,14 +148,18 @@ def _check(content: bytes) -> None:
 
 def _check_batches(log: bytes) -> None:
     """A log that is followed has at least the batches that a startup finds in it, and they are the same."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(log)
-        file.flush()
-        followed = [batch.content for batch in batches_from(Path(file.name), 0)]
-    whole = [content_at(log, offset) for offset in survey(log, verify_checksums=False).batch_offsets]
-    sound = [content for content in whole if len(content) >= _BATCH_HEADER_BYTES]
-    if sound == whole:
-        assert followed == whole
+    part = find_batches(log, 0)
+    followed = [part.batch(index) for index in range(len(part.ends))]
+    for index, content in enumerate(followed):
+        numbers = attempt(part.numbers, index, documented=(CorruptionError,))
+        assert isinstance(numbers, Exception) or numbers == change_numbers(content)
+    found = survey(log, verify_checksums=False)
+    assert followed[: len(found.batch_offsets)] == [content_at(log, offset) for offset in found.batch_offsets]
+    for start in (0, BLOCK_BYTES - 3, log[0] if log else 0):
+        batches = attempt(batches_of, log, start, documented=(CorruptionError,))
+        assert isinstance(batches, Exception) or sum(map(len, batches)) <= len(log)
+    for start, end in pairwise((0, *part.ends)):
+        assert len(batches_of(log[start:end], start % BLOCK_BYTES)) == 1
 
 
 def _check_log(log: bytes, verify_checksums: bool) -> None:

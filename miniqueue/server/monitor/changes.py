@@ -2,12 +2,14 @@
 
     GET /changes?follower=<name>&change=<number>&digest=<hex>
     200  Miniqueue-Change, Miniqueue-Digest: the position after them; Miniqueue-Last-Change; Miniqueue-Rest-Bytes
-         body: the writes (`wire.write_frames`), about 1 MiB at most; none if nothing was written for a second
+         body: the writes, a part of a log of LevelDB, 1 MiB at most, or one that is larger; none if nothing was
+         written for a second. Miniqueue-Offset: where it begins in a block; Miniqueue-Checksum: its CRC-32
     410  NOPOSITION: they are not kept, or the position is in another history
     400  a later request of the copy has replaced this one: writes are read for one reply to a copy at a time
 
 Each request states what its copy contains, so nothing is remembered between two requests, and a copy that is slow or
-gone costs nothing. The writes are read from LevelDB's logs (`storage.leveldb.history`): commits do not wait for them.
+gone costs nothing. The writes are read from LevelDB's logs (`storage.leveldb.history`), and sent as they are there:
+commits do not wait for them, and nothing is made for each.
 
 On loopback, only requests whose Host header is a loopback name are answered: see `asgi.browser_pages`.
 """
@@ -22,9 +24,8 @@ from miniqueue.errors import MiniqueueError, RequestError
 from miniqueue.server.asgi.replies import Reply, error_reply
 from miniqueue.server.asgi.request import texts_of
 from miniqueue.server.monitor.followers import Followers, Request
-from miniqueue.wire.write_frames import encode_writes
 
-#: Size of the writes of a reply, unless the last of them is larger.
+#: Maximum size of a reply, unless one write is larger.
 REPLY_BYTES = 1 << 20
 #: How long a request waits for a write.
 WAIT_SECONDS = 1.0
@@ -61,16 +62,16 @@ class ChangesReply:
             with self._broker.memory.reserve(REPLY_BYTES):
                 writes = await self._broker.writes_after(change, digest, REPLY_BYTES)
             request.check()
-            with self._broker.memory.reserve(writes.size_bytes):  # one commit can be larger
-                body = encode_writes(writes.batches)
-        self._followers.answered(name, writes.last_change, writes.size_bytes + writes.rest_bytes)
+        self._followers.answered(name, writes.last_change, len(writes.content) + writes.rest_bytes)
         headers = [
             *position_headers(writes.position.change, writes.position.digest),
             (b"miniqueue-last-change", b"%d" % writes.last_change),
             (b"miniqueue-rest-bytes", b"%d" % writes.rest_bytes),
+            (b"miniqueue-offset", b"%d" % writes.offset),
+            (b"miniqueue-checksum", b"%d" % writes.checksum),
             (b"miniqueue-waited-seconds", b"%.3f" % waited_seconds),
         ]
-        return Reply(200, body, b"application/octet-stream", headers)
+        return Reply(200, writes.content, b"application/octet-stream", headers)
 
     async def _wait_for_write_after(self, change: int, request: Request) -> float:
         """Wait until there is a write after `change`, or for `WAIT_SECONDS`; return how long."""

@@ -12,9 +12,12 @@ Logs are kept from the first snapshot for a follower until there was none for an
 or until they are too many. A restart continues with those of the process before. What is not kept costs a follower a
 new copy, and the store nothing: no memory, and as long as nothing follows, one comparison for each write.
 
+Followers get parts of logs as they are, and take them apart themselves. Which logs are kept is in memory: listing a
+directory of a hundred takes longer than reading what a follower lacks.
+
 `keep` and `follow` run on the thread that writes; `position_at`, `after`, and `drop` on the thread that reads. They
-share the directory, and until when logs are kept; a log that one of them misses costs a follower a new copy. Without
-hard links, as on some network file systems, `keep` fails.
+share which logs are kept, and until when; a log that one of them misses costs a follower a new copy. Without hard
+links, as on some network file systems, `keep` fails.
 """
 
 import os
@@ -29,7 +32,8 @@ from zlib import crc32
 from miniqueue.errors import PositionLostError
 from miniqueue.storage.leveldb.directory import DATABASE_NAME, RECENT_NAME
 from miniqueue.storage.leveldb.directory_sync import TICK_NS, log_number
-from miniqueue.storage.leveldb.files.batches import Batch, batches_from
+from miniqueue.storage.leveldb.files.batches import LogPart, read_part
+from miniqueue.storage.leveldb.files.log import BLOCK_BYTES
 from miniqueue.storage.port import Position, Writes
 
 #: Maximum size of the kept logs.
@@ -40,12 +44,22 @@ KEPT_SECONDS: Final = 3600.0
 _MAX_ENDS = 16
 #: Size of each end of a batch that its digest includes: hashing takes four times as long as a checksum.
 _DIGESTED_BYTES = 4096
+#: How much of a log is read at a time to find a position.
+_SEARCHED_BYTES = 1 << 20
+_NO_BATCHES = LogPart(b"", 0, [])
 
 
 def digest_of(batch: bytes) -> bytes:
     """Return the digest of a batch, which is that of both ends and of a checksum of the whole."""
     ends = batch[:_DIGESTED_BYTES] + batch[-_DIGESTED_BYTES:]
     return blake2b(ends + crc32(batch).to_bytes(4, "big"), digest_size=16).digest()
+
+
+class _Log(NamedTuple):
+    """A log that is kept, and its size, which is not final while it is the newest."""
+
+    number: int
+    size_bytes: int
 
 
 class _BatchEnd(NamedTuple):
@@ -80,7 +94,8 @@ class History:
         self._seconds = seconds
         self._monotonic = monotonic
         self._until: float | None = None  # None: nothing is kept
-        self._linked_mtime_ns: int | None = None  # None: the next look must link
+        self._kept: tuple[_Log, ...] = ()  # oldest first
+        self._seen_mtime_ns: int | None = None  # None: the next look must list the directory
         self._ends: dict[int, _BatchEnd] = {}  # key: number of the last change
 
     def resume(self) -> None:
@@ -93,10 +108,16 @@ class History:
         """Keep the present logs and those to come; raises OSError."""
         self._recent.mkdir(mode=0o700, exist_ok=True)
         self._until = self._monotonic() + self._seconds
-        self._link()
+        for log in _logs_in(self._database):
+            self._link(log)
+        self._keep_newest([_Log(log, self._size_bytes(log)) for log in _logs_in(self._recent)])
 
-    def follow(self) -> None:
-        """Keep the log of the last write; it fails never, but may stop keeping."""
+    def follow(self, used_log: int | None) -> None:
+        """Keep the log of the last write; it fails never, but may stop keeping.
+
+        Args:
+          used_log: number of the log; None if it must be looked for.
+        """
         until = self._until
         if until is None:
             return
@@ -104,17 +125,19 @@ class History:
             self.drop()
             return
         try:
-            mtime_ns = self._database.stat().st_mtime_ns
-            if mtime_ns != self._linked_mtime_ns:
-                self._link()
-                is_settled = abs(time.time_ns() - mtime_ns) > TICK_NS
-                self._linked_mtime_ns = mtime_ns if is_settled else None
+            newest = self._kept[-1].number if self._kept else 0
+            if used_log is None:
+                used_log = self._newest_log(newest)
+            if used_log > newest:
+                self._link(used_log)
+                sizes = [log._replace(size_bytes=self._size_bytes(log.number)) for log in self._kept[-1:]]
+                self._keep_newest([*self._kept[:-1], *sizes, _Log(used_log, 0)])
         except OSError:
             self.drop()
 
     def drop(self) -> None:
         """Stop keeping logs, and remove those that are kept."""
-        self._until = None
+        self._until, self._kept = None, ()
         with suppress(OSError):
             for path in self._recent.glob("*.log"):
                 path.unlink(missing_ok=True)
@@ -125,93 +148,132 @@ class History:
         return Position(change, self._end_at(change).digest)
 
     def after(self, position: Position, last_change: int, max_bytes: int) -> Writes:
-        """Return the batches after a position, up to `last_change`, which the last of a batch is.
+        """Return batches after a position: at most `max_bytes`, or one if that is larger; raises PositionLostError.
 
-        Ends with the batch with which they reach `max_bytes`. Raises PositionLostError.
+        Args:
+          position: after one of the batches.
+          last_change: number of the last change that may be returned, which is the last one of a batch.
+          max_bytes: maximum size of the batches.
         """
         if self._until is not None:
             self._until = self._monotonic() + self._seconds
         end = self._end_at(position.change)
         if end.digest != position.digest:
             raise PositionLostError(position.change)
-        change, size_bytes, batches = position.change, 0, list[bytes]()
-        for log, batch in self._batches(end):
-            if change >= last_change or size_bytes >= max_bytes:
+        if position.change >= last_change:
+            return Writes(b"", 0, 0, position, last_change, 0)
+        for log, offset, part in self._parts_after(end, max_bytes):
+            index = _last_index(part, position.change, last_change)
+            if index is None:
+                continue
+            if part.numbers(0)[0] != position.change + 1:
                 break
-            if batch.first_change != change + 1:
-                break
-            if not batch.is_empty:
-                batches.append(batch.content)
-                size_bytes += len(batch.content)
-                change = batch.last_change
-                end = _BatchEnd(log, batch.end_offset, b"")
-        if batches:
-            end = end._replace(digest=digest_of(batches[-1]))
-            self._remember(change, end)
-        elif change < last_change:
-            raise PositionLostError(position.change)
+            return self._writes(log, offset, part, index, last_change)
+        raise PositionLostError(position.change)
+
+    def _parts_after(self, end: _BatchEnd, max_bytes: int) -> Iterator[tuple[int, int, LogPart]]:
+        """Yield the parts after the end of a batch, with their logs and offsets."""
+        yield from self._parts_of(end.log, end.offset, max_bytes)
+        for log in self._kept:
+            if log.number > end.log:
+                yield from self._parts_of(log.number, 0, max_bytes)
+
+    def _parts_of(self, log: int, offset: int, max_bytes: int) -> Iterator[tuple[int, int, LogPart]]:
+        while (part := self._read(log, offset, max_bytes)).ends:
+            yield log, offset, part
+            offset += part.ends[-1] - part.start
+
+    def _writes(self, log: int, offset: int, part: LogPart, index: int, last_change: int) -> Writes:
+        """Return the batches of a part up to one of them."""
+        content = part.content[part.start : part.ends[index]]
+        change, end = part.last_change(index), self._end_of(log, offset, part, index)
         rest_bytes = self._rest_bytes(end) if change < last_change else 0
-        return Writes(batches, Position(change, end.digest), last_change, size_bytes, rest_bytes)
+        return Writes(content, part.start, crc32(content), Position(change, end.digest), last_change, rest_bytes)
 
-    def _link(self) -> None:
-        for path in self._database.glob("*.log"):
-            with suppress(FileExistsError, FileNotFoundError):
-                os.link(path, self._recent / path.name)
-        total_bytes = 0
-        for path in sorted(self._recent.glob("*.log"), key=log_number, reverse=True):
-            is_newest = not total_bytes
-            total_bytes += path.stat().st_size
-            if total_bytes > self._max_bytes and not is_newest:
-                path.unlink()
+    def _link(self, log: int) -> None:
+        with suppress(FileExistsError, FileNotFoundError):
+            os.link(f"{self._database}/{_name(log)}", f"{self._recent}/{_name(log)}")
 
-    def _logs(self) -> list[int]:
-        """Return the numbers of all logs that can be read, in order."""
-        return sorted({log_number(path) for where in (self._recent, self._database) for path in where.glob("*.log")})
+    def _keep_newest(self, logs: list[_Log]) -> None:
+        """Keep the newest of some logs, within the limit, and remove the others."""
+        total_bytes = sum(log.size_bytes for log in logs)
+        removed = 0
+        while total_bytes > self._max_bytes and removed < len(logs) - 1:
+            total_bytes -= logs[removed].size_bytes
+            (self._recent / _name(logs[removed].number)).unlink(missing_ok=True)
+            removed += 1
+        self._kept = tuple(logs[removed:])
 
-    def _batches_of(self, log: int, offset: int = 0) -> Iterator[Batch]:
-        name = f"{log:06d}.log"
-        for where in (self._recent, self._database):
+    def _newest_log(self, known: int) -> int:
+        """Return the number of the newest log, which is the known one unless the directory has changed."""
+        mtime_ns = self._database.stat().st_mtime_ns
+        if mtime_ns == self._seen_mtime_ns:
+            return known
+        is_settled = abs(time.time_ns() - mtime_ns) > TICK_NS
+        self._seen_mtime_ns = mtime_ns if is_settled else None
+        return max(_logs_in(self._database), default=known)
+
+    def _read(self, log: int, offset: int, max_bytes: int) -> LogPart:
+        for directory in (self._recent, self._database):
             with suppress(FileNotFoundError):
-                yield from batches_from(where / name, offset)
-                return
-
-    def _batches(self, end: _BatchEnd) -> Iterator[tuple[int, Batch]]:
-        """Yield the batches after the end of a batch, with the numbers of their logs."""
-        for log in self._logs():
-            if log >= end.log:
-                for batch in self._batches_of(log, end.offset if log == end.log else 0):
-                    yield log, batch
+                return read_part(f"{directory}/{_name(log)}", offset, max_bytes)
+        return _NO_BATCHES
 
     def _end_at(self, change: int) -> _BatchEnd:
+        """Return where the batch ends whose last change this is."""
         end = self._ends.get(change)
         if end is not None:
             return end
-        for log in reversed(self._logs()):
-            first = next(self._batches_of(log), None)
-            if first is None or first.first_change > change:
-                continue
-            for batch in self._batches_of(log):
-                if batch.last_change == change and not batch.is_empty:
-                    end = _BatchEnd(log, batch.end_offset, digest_of(batch.content))
-                    self._remember(change, end)
-                    return end
-                if batch.first_change > change:
-                    break
-            break
+        for log in reversed(self._kept):
+            part = self._read(log.number, 0, BLOCK_BYTES)
+            if part.ends and part.numbers(0)[0] <= change:
+                return self._searched(log.number, change)
         raise PositionLostError(change)
 
-    def _remember(self, change: int, end: _BatchEnd) -> None:
-        self._ends[change] = end
+    def _searched(self, log: int, change: int) -> _BatchEnd:
+        for _, offset, part in self._parts_of(log, 0, _SEARCHED_BYTES):
+            changes = [part.last_change(index) for index in range(len(part.ends))]
+            if change in changes:
+                return self._end_of(log, offset, part, changes.index(change))
+        raise PositionLostError(change)
+
+    def _end_of(self, log: int, offset: int, part: LogPart, index: int) -> _BatchEnd:
+        """Return the end of a batch of the part that begins at `offset` in a log, and remember it."""
+        end = _BatchEnd(log, offset + part.ends[index] - part.start, digest_of(part.batch(index)))
+        self._ends[part.last_change(index)] = end
         if len(self._ends) > _MAX_ENDS:
             del self._ends[next(iter(self._ends))]
+        return end
 
     def _rest_bytes(self, end: _BatchEnd) -> int:
         """Return the size of the logs after the end of a batch, which may include preallocated space."""
-        rest_bytes = -end.offset
-        for log in self._logs():
-            if log >= end.log:
-                for where in (self._recent, self._database):
-                    with suppress(FileNotFoundError):
-                        rest_bytes += (where / f"{log:06d}.log").stat().st_size
-                        break
-        return max(rest_bytes, 0)
+        *older, newest = [log for log in self._kept if log.number >= end.log] or [_Log(end.log, 0)]
+        size_bytes = sum(log.size_bytes for log in older) + self._size_bytes(newest.number)
+        return max(0, size_bytes - end.offset)
+
+    def _size_bytes(self, log: int) -> int:
+        """Return the size of a kept log, or 0 if it is not there any more."""
+        with suppress(FileNotFoundError):
+            return (self._recent / _name(log)).stat().st_size
+        return 0
+
+
+def _name(log: int) -> str:
+    return f"{log:06d}.log"
+
+
+def _logs_in(directory: Path) -> list[int]:
+    """Return the numbers of the logs in a directory, in order."""
+    return sorted(log_number(path) for path in directory.glob("*.log"))
+
+
+def _last_index(part: LogPart, after: int, until: int) -> int | None:
+    """Return the last batch of a part that has changes, all of them after one change and up to another.
+
+    What follows it may be half written.
+    """
+    for index in reversed(range(len(part.ends))):
+        first, count = part.numbers(index)
+        if count and after < first <= until + 1 - count:
+            return index
+    return None

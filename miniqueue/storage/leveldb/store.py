@@ -321,7 +321,7 @@ class LevelDBStore:
         return snapshot
 
     async def writes_after(self, position: Position, max_bytes: int) -> Writes:
-        """Return the writes after a position, in order, up to the one with which they reach `max_bytes`."""
+        """Return writes after a position, in order: at most `max_bytes`, or one if that is larger."""
         return await self._submit(self._reader, self._writes_after, position, self.last_change, max_bytes)
 
     async def close(self) -> None:
@@ -385,9 +385,10 @@ class LevelDBStore:
             if is_synced and self._sync_mode is not SyncMode.ALWAYS:
                 self._directory_sync.sync_logs()  # this write can begin a log, which requires all earlier writes
             writing.__exit__(None, None, None)
-            if is_synced or self._sync_mode is SyncMode.INTERVAL:
+            is_log_known = is_synced or self._sync_mode is SyncMode.INTERVAL
+            if is_log_known:
                 self._directory_sync.sync_if_changed()
-            self._history.follow()
+            self._history.follow(self._directory_sync.used_log if is_log_known else None)
             if change_count:
                 self.last_change += change_count
                 self._unrecorded = Acknowledged(self.last_change, self._directory_sync.used_log)

@@ -2,20 +2,21 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from zlib import crc32
 
 import orjson
 import pytest
 
 from miniqueue.broker.runtime.accounts import MAKING_FACTOR, Purpose
+from miniqueue.server.asgi.request import ACCOUNT_KEY
 from miniqueue.server.monitor import changes
 from miniqueue.server.monitor.backup import BackupReply
 from miniqueue.server.monitor.changes import REPLY_BYTES, ChangesReply
 from miniqueue.server.monitor.followers import FORGET_SECONDS, MAX_FOLLOWERS, Followers
-from miniqueue.storage.leveldb.files.batches import changes_in
+from miniqueue.storage.leveldb.files.batches import batches_of, changes_in
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Position, Writes
-from miniqueue.wire.write_frames import decode_writes
 from tests.fakes import ManualClock, broker_on
 from tests.loops import LeapingLoop, on_loop
 from tests.server.monitor.test_backup import SCOPE, Client
@@ -40,14 +41,17 @@ class Following:
         return client
 
     async def follow(self, name=NAME, **changed):
-        """Ask for what comes after; return status and body."""
+        """Ask for what comes after; return status and body, which is a list of batches unless it is an error."""
         position = {**self.position, **changed}
         query = f"follower={name}&change={position['change']}&digest={position['digest']}"
         client = await asked(self.changes, "/changes", query)
         body = b"".join(message["body"] for message in client.messages[1:])
-        if client.messages[0]["status"] == 200:
-            self._note(client)
-        return client.messages[0]["status"], body
+        if client.messages[0]["status"] != 200:
+            return client.messages[0]["status"], body
+        self._note(client)
+        headers = dict(client.messages[0]["headers"])
+        assert crc32(body) == int(headers[b"miniqueue-checksum"])
+        return 200, batches_of(body, int(headers[b"miniqueue-offset"]))
 
     def _note(self, client):
         headers = dict(client.messages[0]["headers"])
@@ -89,10 +93,10 @@ async def test_a_copy_is_sent_what_was_written_after_it(leveldb, monkeypatch):
             await it.broker.publish(b"t", [b"%d" % number * 20]).commit.wait()
         replies = 0
         while it.position["change"] != it.broker.last_change:
-            status, body = await it.follow()
+            status, batches = await it.follow()
             assert status == 200
             replies += 1
-            for key, value in (change for write in decode_writes(body) for change in changes_in(write)):
+            for key, value in (change for batch in batches for change in changes_in(batch)):
                 if value is None:
                     copy.pop(key, None)
                 else:
@@ -101,14 +105,30 @@ async def test_a_copy_is_sent_what_was_written_after_it(leveldb, monkeypatch):
         assert replies > 3
 
 
-async def test_what_is_encoded_is_charged_though_it_is_larger_than_a_reply(leveldb, monkeypatch):
+async def test_what_is_read_is_charged_and_a_large_reply_until_it_is_sent(leveldb, monkeypatch):
     async with following(leveldb) as it:
         await it.begin()
         await it.broker.publish(b"t", [bytes(REPLY_BYTES), bytes(REPLY_BYTES)]).commit.wait()
         charged = []
-        monkeypatch.setattr(changes, "encode_writes", lambda _: charged.append(it.broker.memory.amounts()) or b"")
-        await it.follow()
-        assert charged[0][Purpose.OUTPUT] > MAKING_FACTOR * 2 * REPLY_BYTES
+        read = leveldb.writes_after
+
+        async def writes_after(position, max_bytes):
+            charged.append(it.broker.memory.amounts()[Purpose.OUTPUT])
+            return await read(position, max_bytes)
+
+        monkeypatch.setattr(leveldb, "writes_after", writes_after)
+        account = it.broker.memory.connect("10.0.0.1")
+
+        async def send(message):
+            if message.get("more_body"):
+                charged.append(account.amounts()[Purpose.OUTPUT])
+
+        query = f"follower={NAME}&change={it.position['change']}&digest={it.position['digest']}"
+        scope = SCOPE | {"path": "/changes", "query_string": query.encode(), "state": {ACCOUNT_KEY: account}}
+        await it.changes(scope, Client().receive, send)
+        assert charged[0] == MAKING_FACTOR * REPLY_BYTES
+        assert min(charged[1:]) > 2 * REPLY_BYTES
+        assert account.amounts() == {}
         assert Purpose.OUTPUT not in it.broker.memory.amounts()
 
 
@@ -236,7 +256,7 @@ class SlowHistory:
         self.most_reading_count = max(self.most_reading_count, self.reading_count)
         await asyncio.sleep(1)
         self.reading_count -= 1
-        return Writes([], Position(change, digest), self.last_change, 0, 0)
+        return Writes(b"", 0, 0, Position(change, digest), self.last_change, 0)
 
 
 async def statuses_of(endpoint, change, names):

@@ -13,62 +13,111 @@ Sources: LevelDB `doc/log_format.md`, `db/write_batch.cc`.
 
 import os
 import struct
-from collections.abc import Iterator
-from io import FileIO
-from pathlib import Path
 from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError
 from miniqueue.storage.leveldb.files.blocks import varint
-from miniqueue.storage.leveldb.files.log import BLOCK_BYTES, FIRST, FULL, HEADER, LAST, MIDDLE
+from miniqueue.storage.leveldb.files.log import BLOCK_BYTES, FIRST, FULL, HEADER, LAST, MIDDLE, content_at
 
 _HEADER = struct.Struct("<QI")
-#: How much is read at a time; a multiple of the size of a block.
-_READ_BYTES = 8 * BLOCK_BYTES
+#: Length and type of a record.
+_RECORD = struct.Struct("<4xHB")
 _DELETE, _PUT = 0, 1
 
 
-class Batch(NamedTuple):
-    """A batch as it is in a log.
+class LogPart(NamedTuple):
+    """Whole batches of a log, one after the other, as they are in it.
 
     Attributes:
-      content: the whole batch.
-      end_offset: where the next batch begins in the log.
+      content: the log from the beginning of a block on.
+      start: where in `content` the first batch begins.
+      ends: where in `content` each batch ends; the next one begins there, or in the next block.
     """
 
     content: bytes
-    end_offset: int
+    start: int
+    ends: list[int]
 
-    @property
-    def first_change(self) -> int:
-        """The number of the first change; of an empty batch, that of the next one."""
-        return change_numbers(self.content)[0]
+    def batch(self, index: int) -> bytes:
+        """Return a batch."""
+        return content_at(self.content, self.ends[index - 1] if index else self.start)
 
-    @property
-    def last_change(self) -> int:
-        """The number of the last change; of an empty batch, that of the one before."""
-        return sum(change_numbers(self.content)) - 1
+    def numbers(self, index: int) -> tuple[int, int]:
+        """Return the number of the first change of a batch, and its number of changes; raises CorruptionError."""
+        start = self.ends[index - 1] if index else self.start
+        is_in_next_block = start % BLOCK_BYTES + HEADER.size > BLOCK_BYTES
+        length, kind = (0, 0) if is_in_next_block else _RECORD.unpack_from(self.content, start)
+        if kind != FULL or length < _HEADER.size:
+            return change_numbers(self.batch(index))
+        first, count = _HEADER.unpack_from(self.content, start + HEADER.size)
+        return first, count
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it changes nothing: it was written to sync earlier ones."""
-        return not change_numbers(self.content)[1]
+    def last_change(self, index: int) -> int:
+        """Return the number of the last change of a batch; of an empty batch, that of the one before."""
+        return sum(self.numbers(index)) - 1
 
 
-def batches_from(path: Path, offset: int) -> Iterator[Batch]:
-    """Yield the whole batches of a log from `offset` on, which is 0 or where a batch ends; raises OSError."""
-    with path.open("rb", buffering=0) as log:
-        pieces: list[memoryview] = []
-        for kind, content, end_offset in _records(log, offset):
-            if bool(pieces) is not (kind in (MIDDLE, LAST)):
-                return
-            pieces.append(content)
-            if kind in (FULL, LAST):
-                whole = b"".join(pieces)
-                if len(whole) < _HEADER.size:
-                    return
-                yield Batch(whole, end_offset)
-                pieces = []
+def read_part(path: str, offset: int, max_bytes: int) -> LogPart:
+    """Return the whole batches from `offset` on: `max_bytes` at most, or one batch if that is larger.
+
+    Args:
+      path: path of the log; raises OSError.
+      offset: 0, or where a batch ends.
+      max_bytes: maximum size of all.
+    """
+    skipped_bytes = offset % BLOCK_BYTES
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while True:
+            content = os.pread(descriptor, skipped_bytes + max_bytes, offset - skipped_bytes)
+            part = find_batches(content, skipped_bytes)
+            if part.ends or len(content) < skipped_bytes + max_bytes:
+                return part
+            max_bytes *= 2
+    finally:
+        os.close(descriptor)
+
+
+def find_batches(content: bytes, start: int) -> LogPart:
+    """Return the whole batches of a part of a log that begins with a block.
+
+    Nothing but a number is made for each batch: a log can get thousands between two looks.
+
+    Args:
+      content: the part.
+      start: where a batch begins, or would begin.
+    """
+    ends: list[int] = []
+    offset, header_bytes, is_begun = start, HEADER.size, False
+    while True:
+        block_end = offset - offset % BLOCK_BYTES + BLOCK_BYTES
+        stop = min(block_end, len(content))
+        while offset + header_bytes <= stop:
+            length, kind = _RECORD.unpack_from(content, offset)
+            offset += header_bytes + length
+            if offset > stop or is_begun is not (kind in (MIDDLE, LAST)) or not FULL <= kind <= LAST:
+                return LogPart(content, start, ends)
+            if is_begun := kind in (FIRST, MIDDLE):
+                continue
+            ends.append(offset)
+        if stop < block_end:
+            return LogPart(content, start, ends)
+        offset = block_end
+
+
+def batches_of(content: bytes, start: int) -> list[bytes]:
+    """Return the batches of which a part of a log consists; raises CorruptionError.
+
+    Args:
+      content: whole batches, as they are in the log.
+      start: where they begin in a block.
+    """
+    if not 0 <= start < BLOCK_BYTES:
+        raise CorruptionError(f"batches cannot begin at {start} in a block")
+    part = find_batches(bytes(start) + content, start)
+    if len(part.content) > (part.ends[-1] if part.ends else start):
+        raise CorruptionError("the last batch is not whole")
+    return [part.batch(index) for index in range(len(part.ends))]
 
 
 def change_numbers(batch: bytes) -> tuple[int, int]:
@@ -96,31 +145,6 @@ def changes_in(batch: bytes) -> list[tuple[bytes, bytes | None]]:
     if len(changes) != count:
         raise CorruptionError(f"a batch has {len(changes)} changes, but should have {count}")
     return changes
-
-
-def _records(log: FileIO, offset: int) -> Iterator[tuple[int, memoryview, int]]:
-    """Yield type, content, and end of the whole records from `offset` on.
-
-    A thread that reads needs the interpreter lock after each call, so blocks are read together: no record crosses them.
-    """
-    while True:
-        read = memoryview(os.pread(log.fileno(), _READ_BYTES - offset % _READ_BYTES, offset))
-        if not read:
-            return
-        start, stop = offset, offset + len(read)
-        while offset < stop:
-            room = BLOCK_BYTES - offset % BLOCK_BYTES
-            if room < HEADER.size:
-                offset += room
-                continue
-            if stop - offset < HEADER.size:
-                return
-            _, length, kind = HEADER.unpack_from(read, offset - start)
-            end = offset + HEADER.size + length
-            if kind not in (FULL, FIRST, MIDDLE, LAST) or HEADER.size + length > room or end > stop:
-                return
-            yield kind, read[offset + HEADER.size - start : end - start], end
-            offset = end
 
 
 def _text(batch: bytes, offset: int) -> tuple[bytes, int]:

@@ -10,7 +10,7 @@ from miniqueue.storage.leveldb.replica import FOLLOWS_NAME, Replica, begin_repli
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.port import Position
 from tests.storage.contract import END, NO_LIMIT
-from tests.storage.leveldb.history.test_history import MIB, opened
+from tests.storage.leveldb.history.test_history import MIB, batches_in, opened
 
 NAME = "0123abcd"
 
@@ -26,8 +26,8 @@ async def catch_up(store, directory) -> int:
     """Apply what the copy lacks, in several writes; return how many."""
     replica = await Replica.open(directory)
     count = 0
-    while (writes := await store.writes_after(replica.position, 100)).batches:
-        await replica.apply(writes.batches, writes.position)
+    while (writes := await store.writes_after(replica.position, 100)).content:
+        await replica.apply(batches_in(writes), writes.position)
         count += 1
     await replica.close()
     return count
@@ -76,7 +76,7 @@ async def test_a_copy_killed_before_or_after_a_write_knows_which(store, tmp_path
     writes = await store.writes_after(before, MIB)
     database = copy / "db"
     shutil.copytree(database, tmp_path / "before")
-    await replica.apply(writes.batches, writes.position)
+    await replica.apply(batches_in(writes), writes.position)
     await replica.close()
 
     replica = await Replica.open(copy)
@@ -165,7 +165,7 @@ async def test_writes_that_do_not_follow_are_refused_before_anything_is_written(
     await store.write({b"\x21": b"2"})
     replica = await Replica.open(copy)
     writes = await store.writes_after(replica.position, MIB)
-    first, second = writes.batches
+    first, second = batches_in(writes)
     for batches, position in (
         ([second], writes.position),
         ([first], writes.position),
@@ -174,7 +174,7 @@ async def test_writes_that_do_not_follow_are_refused_before_anything_is_written(
     ):
         with pytest.raises(CorruptionError):
             await replica.apply(batches, position)
-    await replica.apply(writes.batches, writes.position)
+    await replica.apply(batches_in(writes), writes.position)
     await replica.close()
 
 
