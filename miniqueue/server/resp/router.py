@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from miniqueue.broker.runtime.accounts import MemoryAccount
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.guard import Guard
@@ -34,6 +35,7 @@ class RoutedClient(Client, Protocol):
     """A connection, as its router sees it."""
 
     guard: Guard | None
+    account: MemoryAccount
 
     def refusal(self, error: MiniqueueError) -> bytes:
         """Return the reply that reports an error."""

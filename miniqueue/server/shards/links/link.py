@@ -82,7 +82,7 @@ class Link(asyncio.Protocol):
         self._replies = bytearray()
         self._has_passed = False
         self._is_lost = False
-        self._has_ended_wait = False
+        self._has_ended_wait = self._is_paused = False
 
     @property
     def is_lost(self) -> bool:
@@ -97,6 +97,8 @@ class Link(asyncio.Protocol):
             return
         self._transport.write(b"".join([self.introduction.encode(), *self._waiting]))
         self._waiting.clear()
+        if self._is_paused:
+            self.pause()
         if self._has_ended_wait:
             self.end_wait()
 
@@ -105,10 +107,9 @@ class Link(asyncio.Protocol):
         self._batches.append(batch)
         self.write(commands if batch.line_count else commands + self._ask)
 
-    def open_tunnel(self, commands: bytes, tunnel: "Tunneled") -> None:
-        """Send commands, and give all bytes that arrive later to `tunnel`, except the replies to batches."""
+    def open_tunnel(self, tunnel: "Tunneled") -> None:
+        """Give all bytes that arrive later to `tunnel`, except the replies to batches."""
         self._tunnel = tunnel
-        self.write(commands)
 
     def write(self, data: bytes) -> None:
         """Send bytes, as soon as there is a connection."""
@@ -133,6 +134,10 @@ class Link(asyncio.Protocol):
             looked = 0
             self._has_passed = False
             self._batches.popleft().on_end(rest)
+        if not self._batches and self._tunnel is not None and replies:
+            rest = bytes(replies)
+            replies.clear()
+            self._tunnel.on_data(rest)
         if self._is_lost and not self._batches:
             self.close()
         if self._batches and len(replies) > MAX_HELD_BYTES:
@@ -212,10 +217,12 @@ class Link(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no replies until `resume`: the client does not read them."""
+        self._is_paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read replies again."""
+        self._is_paused = False
         if self._transport is not None:
             self._transport.resume_reading()

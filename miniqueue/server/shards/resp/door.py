@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from miniqueue.access.rights import command_needs
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.errors import MiniqueueError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
 from miniqueue.server.resp.commands import table
@@ -42,8 +43,23 @@ SHORT: Final = frozenset(
 WAITING: Final = frozenset({b"RECEIVE", b"REQUEST"})
 #: Commands after which nothing has changed, even if their owner has ended.
 READING: Final = frozenset(
-    {b"LEN", b"STATS", b"PEEK", b"SEARCH", b"TRACE", b"READ", b"PARTITIONS", b"LEASES", b"RECEIVE", b"GET"}
+    {
+        b"LEN",
+        b"STATS",
+        b"PEEK",
+        b"SEARCH",
+        b"TRACE",
+        b"READ",
+        b"PARTITIONS",
+        b"LEASES",
+        b"RECEIVE",
+        b"GET",
+        b"SUBSCRIBE",
+        b"SUB",
+    }
 )
+#: How much memory a gathered byte costs: as an answer, as a part of the reply, and as that.
+GATHERED_FACTOR: Final = 3
 AWAY: Final = "the shard with the topic has ended, or does not answer; {}"
 
 
@@ -132,7 +148,7 @@ class Door:
         self._check(command)
         if begin is not None:
             return begin(command)
-        self._when_written(partial(gathered, self._client, self._peers.placing, self._ask, self._ask_all, command))
+        self._when_written(partial(self._gathered, command))
         return True
 
     def _place_of(self, command: Parsed) -> tuple[int, bytes] | None:
@@ -172,11 +188,17 @@ class Door:
             self._outgoing.setdefault(shard, []).append(short)
             return
         self._send_outgoing()
+        client.hold(_Waiting(link) if word in WAITING else None)
         if word in (b"SUBSCRIBE", b"SUB"):
-            client.mode = Tunnel(client, link, data)
+            link.send(data, Batch(None, partial(self._begin_tunnel, link), partial(self._fail, word)))
         else:
-            client.hold(_Waiting(link) if word in WAITING else None)
             link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+
+    def _begin_tunnel(self, link: Link, replies: bytes) -> None:
+        """Make the connection a tunnel, unless the owner has refused; the first deliveries may have come."""
+        if not replies.startswith(b"-"):
+            self._client.mode = Tunnel(self._client, link)
+        self._client.release(replies)
 
     def _give_out(self, shorts: list[_Short], data: bytes) -> None:
         try:
@@ -231,17 +253,35 @@ class Door:
 
     async def _ask(self, shard: int, command: Command) -> bytes:
         """Return the reply of a shard, of this one through its own back; raises ShardAwayError."""
-        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        if shard == self._peers.placing.number and command[0].upper() == b"LEASES":
+            return table.execute(self._client, command)  # what this connection itself holds
+        answered: asyncio.Future[bytes | Failure] = asyncio.get_running_loop().create_future()
 
-        def answer(reply: bytes | None) -> None:
+        def answer(reply: bytes | Failure) -> None:
             if not answered.done():
                 answered.set_result(reply)
 
-        self._link(shard).send(encode(command), Batch(None, answer, lambda _: answer(None)))
+        self._link(shard).send(encode(command), Batch(None, answer, answer))
         reply = await answered
-        if reply is None:
-            raise _away()
+        if isinstance(reply, Failure):
+            raise _away() if reply is Failure.UNSENT or not _changes(command) else _unknown()
         return reply
+
+    async def _gathered(self, command: Command) -> bytes:
+        """Return the reply of all shards; what is gathered for it is charged to the client meanwhile."""
+        account, size_bytes = self._client.account, 0
+
+        async def ask_all(command: Command) -> list[bytes]:
+            nonlocal size_bytes
+            answers = await self._ask_all(command)
+            size_bytes = GATHERED_FACTOR * sum(map(len, answers))
+            account.add(Purpose.OUTPUT, size_bytes)
+            return answers
+
+        try:
+            return await gathered(self._client, self._peers.placing, self._ask, ask_all, command)
+        finally:
+            account.add(Purpose.OUTPUT, -size_bytes)
 
     async def _ask_all(self, command: Command) -> list[bytes]:
         """Return the replies of all shards; raises ShardAwayError."""
@@ -256,7 +296,8 @@ class Door:
         links = [self._link(shard) for shard in self._peers.others()]
         client.reply(table.execute(client, command))
         for link in links:
-            link.open_tunnel(encode(command), Tunneled(WholeReplies(client.send, skip=1).take, self._end_events))
+            link.open_tunnel(Tunneled(WholeReplies(client.send, skip=1).take, self._end_events))
+            link.write(encode(command))
         return True
 
     def _end_events(self) -> None:
@@ -284,10 +325,13 @@ class Door:
     def _link(self, shard: int) -> Link:
         """Return the link to a shard, as the client that the connection is now; raises ShardAwayError."""
         link, introduction = self._links.get(shard), self._introduction()
-        if link is None or link.is_lost or link.introduction != introduction:
+        if link is None or link.is_lost or link.introduction.user != introduction.user:
             if link is not None:
                 link.close_when_answered()
             link = self._links[shard] = self._peers.open(shard, introduction)
+        elif link.introduction.protocol != introduction.protocol:  # the owner keeps what the connection holds by GET
+            link.introduction = introduction
+            link.send(encode([b"HELLO", b"%d" % introduction.protocol]), Batch(None, _nothing, _nothing))
         return link
 
     def _introduction(self) -> Introduction:
@@ -300,6 +344,10 @@ class Door:
             session.name.decode(),
             session.library.decode(),
         )
+
+
+def _nothing(_: object) -> None:
+    """Ignore a reply."""
 
 
 def _away() -> MiniqueueError:
@@ -318,6 +366,11 @@ def encode(command: Parsed) -> bytes:
         head = b"*3\r\n" + encode_words(command.head)
         return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(last), last) for last in command.lasts])
     return b"*%d\r\n%b" % (len(command), encode_words(command))
+
+
+def _changes(command: Command) -> bool:
+    """Return whether a command that is gathered changes something."""
+    return command[0].upper() in (b"SCHEDULE", b"TASK") and command[1].upper() not in (b"GET", b"LIST")
 
 
 def _reply_count(command: Parsed) -> int:
@@ -344,10 +397,10 @@ class Tunnel:
 
     is_subscription = True
 
-    def __init__(self, client: RoutedClient, link: Link, subscribe: bytes) -> None:
+    def __init__(self, client: RoutedClient, link: Link) -> None:
         self._client = client
         self._link = link
-        link.open_tunnel(subscribe, Tunneled(client.send, self._end))
+        link.open_tunnel(Tunneled(client.send, self._end))
 
     def execute(self, command: Command) -> bytes:
         """Send a command on; RESET ends the tunnel, after what the owner has sent before."""

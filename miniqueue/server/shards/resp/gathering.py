@@ -136,6 +136,8 @@ def _info(_command: Command, answers: list[Any]) -> replies.Value:
         name, colon, value = line.partition(":")
         values = [each.get(name, "") for each in fields]
         lines.append(f"{name}:{_info_value(name, value, values)}" if colon else line)
+        if name == "redis_mode":
+            lines.append(f"shards:{len(answers)}")
     return "\r\n".join(lines).encode()
 
 

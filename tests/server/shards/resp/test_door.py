@@ -162,6 +162,34 @@ async def test_a_stream_of_another_shard_delivers_until_reset(client, fleet):
     assert await client.ask(b"PUB", OWN, b"x") == b"$3\r\n0-0\r\n"
 
 
+async def test_what_is_published_just_before_a_stream_is_delivered_by_it(client):
+    client.tell((b"PUBLISH", OTHER, b"x"), (b"SUBSCRIBE", OTHER))
+    assert await client.hear(2) == [b"+OK\r\n", b"$1\r\nx\r\n"]
+
+
+async def test_a_stream_that_is_refused_leaves_the_connection_as_it_was(client):
+    assert (await client.ask(b"SUBSCRIBE", OTHER, b"PREFETCH", b"0")).startswith(b"-BADPREFETCH")
+    assert await client.ask(b"PUB", THIRD, b"x") == b"$3\r\n0-0\r\n"
+
+
+@pytest.mark.parametrize("words", [(b"HELLO", b"3"), (b"CLIENT", b"SETNAME", b"me")])
+async def test_a_connection_holds_by_get_whatever_it_says_of_itself(client, words):
+    await client.ask(b"PUB", OTHER, b"x")
+    assert await client.ask(b"GET", OTHER) == b"$1\r\nx\r\n"
+    await client.ask(*words)
+    assert await client.ask(b"ACK", OTHER) == b"+OK\r\n"
+
+
+async def test_leases_are_those_of_all_shards(client):
+    for topic in (OWN, OTHER):
+        await client.ask(b"PUB", topic, b"x")
+        await client.ask(b"GET", topic)
+    leases = await client.ask(b"LEASES")
+    assert leases.startswith(b"*2\r\n")
+    assert OWN in leases
+    assert OTHER in leases
+
+
 # --- transactions ---------------------------------------------------------------------------------------------
 
 
