@@ -9,7 +9,7 @@ import yaml
 
 from miniqueue import __version__
 from miniqueue.server.config.config import Config, load
-from miniqueue.server.run import STOP_SECONDS
+from miniqueue.server.listeners import STOP_SECONDS
 from miniqueue.server.security.exposure import check_exposure
 from tests.containers.manifests import CHART, HELM, MANIFESTS, helm, manifests, template
 
