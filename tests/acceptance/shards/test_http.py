@@ -97,11 +97,10 @@ def test_a_shard_that_is_killed_is_reported_and_comes_back(broker):
     # Those that had connected to the process itself are cut off, the others hear of it.
     assert {answered.status for answered in waiting} <= {0, 503}
     assert {answered.json["code"] for answered in waiting if answered.status == 503} == {"TRYAGAIN"}
-    assert curl_again(broker, f"/publish/{topic_in(0, 'others-')}", b"x") == 201
+    assert curl_again(broker, f"/publish/{topic_in(0, 'others-')}", body=b"x").status == 201
     # An attempt can have reached the shard although its error says that the outcome is unknown.
-    assert curl_again(broker, f"/publish/{topic}?dedup=1", b"after") in (200, 201)
-    until_all_answer(broker)
-    received = curl(broker, f"/topics/{topic}/receive?count=5", "-X", "POST")
+    assert curl_again(broker, f"/publish/{topic}?dedup=1", body=b"after").status in (200, 201)
+    received = curl_again(broker, f"/topics/{topic}/receive?count=5", "-X", "POST")
     assert [orjson.loads(line)["msg"] for line in received.body.splitlines()] == ["YmVmb3Jl", "YWZ0ZXI="]
 
 
@@ -115,7 +114,7 @@ def test_a_shard_that_stands_still_is_unavailable_in_time_and_the_others_go_on(b
         assert curl(broker, "/topics").json["code"] == "TRYAGAIN"
         assert orjson.loads(broker.monitor("/readyz"))["reasons"] == ["shard 2 does not answer"]
         assert 'miniqueue_shard_up{shard="2"} 0' in scrape(broker)
-    assert curl_again(broker, f"/publish/{topic}", b"x") == 201
+    assert curl_again(broker, f"/publish/{topic}", body=b"x").status == 201
     until_all_answer(broker)
 
 
@@ -165,8 +164,8 @@ def until_all_answer(broker: ShardedBroker) -> None:
         until(lambda: orjson.loads(broker.monitor("/readyz")) == {"status": "ok"})
 
 
-def curl_again(broker: ShardedBroker, path: str, body: bytes) -> int:
-    """Publish until the shard answers; return the status."""
+def curl_again(broker: ShardedBroker, path: str, *flags: str, body: bytes | None = None) -> Answered:
+    """Make a request until the shard answers it: processes find one after the other that it is back."""
     answered: list[Answered] = []
-    until(lambda: answered.append(curl(broker, path, body=body)) or answered[-1].status not in (0, 503))
-    return answered[-1].status
+    until(lambda: answered.append(curl(broker, path, *flags, body=body)) or answered[-1].status not in (0, 503))
+    return answered[-1]
