@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -25,7 +25,6 @@ from miniqueue.broker import Broker
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, described
 from miniqueue.interrupts import admit_hangup
-from miniqueue.server.asgi.late import LateApp
 from miniqueue.server.asgi.refusals import Refusals
 from miniqueue.server.config.config import Config, shown_settings
 from miniqueue.server.greeting import Ports, greeting, is_greeted
@@ -35,6 +34,7 @@ from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
 from miniqueue.server.hypercorn.listening import ServeHttps, serve_https, serve_plain
 from miniqueue.server.monitor.app import MonitorApp
 from miniqueue.server.monitor.metrics import CERTIFICATE_ROWS, LAG_ROWS
+from miniqueue.server.page import Page
 from miniqueue.server.process import descriptors, memory_limit
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.process.connection_limits import ConnectionLimits
@@ -54,6 +54,7 @@ from miniqueue.server.security.tls import ServerTls
 from miniqueue.server.security.user_source import UserSource
 
 if TYPE_CHECKING:
+    from miniqueue.server.dashboard.models.facts import Facts
     from miniqueue.server.shards.shard import Shard
 
 log = structlog.get_logger()
@@ -127,7 +128,7 @@ class Listeners:
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
         self._stopping = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
-        self._drain_dashboard: Callable[[], None] = lambda: None
+        self._page: Page | None = None
 
     async def run(self, https: socket, resp: socket, monitor: socket) -> None:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
@@ -149,16 +150,17 @@ class Listeners:
             ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
             ssl_handshake_timeout=self._config.handshake_seconds,
         )
-        monitoring = self._make_monitoring()
-        app: ASGIApp = self._http
-        if self._shard is not None:
-            await self._shard.serve(self._broker, self._resp, {"queue": self._http, "monitor": monitoring})
-            app = self._shard.door(self._broker, self._http, self._http.gate)
+        monitoring, shard = self._make_monitoring(), self._shard
+        queue: ASGIApp = self._http if shard is None else shard.door(self._broker, self._http, self._http.gate)
+        self._page = self._make_page(monitoring, queue, [each.getsockname()[1] for each in (monitor, resp)])
+        app: ASGIApp = monitoring if self._page is None else self._page.app
+        if shard is not None:
+            app = await self._serve_shards(shard, monitoring, monitor.getsockname()[1])
         serving = [
             asyncio.create_task(
-                self._serve_https(app, https, self._certificates.cert, self._certificates.key, self._stopping.wait)
+                self._serve_https(queue, https, self._certificates.cert, self._certificates.key, self._stopping.wait)
             ),
-            asyncio.create_task(self._serve_monitor(monitoring, monitor, resp)),
+            asyncio.create_task(self._serve_monitor(app, monitor)),
         ]
         if self._shard is None:
             report_ready(
@@ -200,17 +202,17 @@ class Listeners:
             is_exposed=self._is_monitor_exposed,
         )
 
-    def _serve_monitor(self, monitoring: MonitorApp, listener: socket, resp: socket) -> Coroutine[None, None, None]:
+    async def _serve_shards(self, shard: "Shard", monitoring: MonitorApp, port: int) -> ASGIApp:
+        """Serve the other shards; return the application of the monitoring port that shows all of them."""
+        own: ASGIApp = monitoring if self._page is None else self._page.app
+        parts: dict[str, ASGIApp] = {} if self._page is None else {"page": self._page.parts}
+        await shard.serve(self._broker, self._resp, {"queue": self._http, "monitor": own, **parts})
+        app = shard.monitor_door(self._broker, own, monitoring.gate)
+        return app if self._page is None else shard.page_door(self._broker, app, port)
+
+    def _serve_monitor(self, app: ASGIApp, listener: socket) -> Coroutine[None, None, None]:
         """Serve monitoring, over TLS if other machines can reach it; clients such as kubelet need no certificate."""
         limits = replace(self._limits, is_reserved=True)
-        app: ASGIApp = monitoring
-        if self._shard is not None:
-            app = self._shard.monitor_door(self._broker, monitoring, monitoring.gate)
-        if serves_dashboard(self._config):
-            self._broker.overview.begin(self._min_free_bytes)
-            ports = [each.getsockname()[1] for each in (listener, resp)]
-            make = partial(self._make_dashboard, monitoring, ports, self._broker.clock.now_ms())
-            app = LateApp(monitoring, _is_of_dashboard, "miniqueue.server.dashboard.app", make)
         if not self._is_monitor_exposed:
             return serve_plain(app, listener, self._stopping.wait, limits)
         context = self._tls.context(HTTP_PROTOCOLS, requires_client_certificate=False)
@@ -223,41 +225,40 @@ class Listeners:
         """The free space below which publishes are refused."""
         return 0 if self._config.storage == "memory" else self._config.min_free_bytes
 
-    def _make_dashboard(self, monitoring: MonitorApp, ports: Sequence[int], started_at_ms: int) -> ASGIApp:
-        """Return the dashboard, which is asked for the first time.
+    def _make_page(self, monitoring: MonitorApp, queue: ASGIApp, ports: Sequence[int]) -> Page | None:
+        """Return the live page, if it is on; `ports` are those of monitoring and of RESP."""
+        if not serves_dashboard(self._config):
+            return None
+        self._broker.overview.begin(self._min_free_bytes)
+        facts = partial(self._facts, monitoring, ports, self._broker.clock.now_ms())
+        return Page(monitoring, queue, self._broker, self._sign_in, facts, self._shard)
 
-        Args:
-          monitoring: the application of the monitoring port.
-          ports: the ports of monitoring and of RESP.
-          started_at_ms: when the broker started, in ms since 1970.
-        """
-        from miniqueue.server.dashboard.app import DashboardApp  # noqa: PLC0415 - a startup does not wait for it
-        from miniqueue.server.dashboard.models.facts import Facts  # noqa: PLC0415 - the same
+    def _facts(self, monitoring: MonitorApp, ports: Sequence[int], started_at_ms: int) -> "Facts":
+        """Return what the page shows of the process, which started at a time in ms since 1970."""
+        from miniqueue.server.dashboard.models.facts import Facts  # noqa: PLC0415 - a startup does not wait for it
 
-        config = self._config
+        config, shard = self._config, self._shard
+        about = (started_at_ms, str(config.db.absolute()), shown_settings(config)) if shard is None else shard.about
+        broker_started_at_ms, store_path, settings = about
         monitor_port, resp_port = ports
-        facts = Facts(
+        return Facts(
             name=gethostname(),
             monitor_port=monitor_port,
             resp_port=resp_port,
             is_exposed=self._is_monitor_exposed,
             sync=config.sync,
             storage=config.storage,
-            store_path=str(config.db.absolute()),
-            started_at_ms=started_at_ms,
+            store_path=store_path,
+            started_at_ms=broker_started_at_ms,
+            process_started_at_ms=started_at_ms,
             min_free_bytes=self._min_free_bytes,
             rss_bytes=memory_limit.own_bytes,
             loop_lag=self._lag.quantiles_seconds,
             certificate_expires_at=lambda: self._tls.expires_at,
-            settings=shown_settings(config),
+            settings=settings,
             clients=self._resp.listed,
             followers=monitoring.follower_lags,
         )
-        dashboard = DashboardApp(monitoring, self._http, self._broker, self._sign_in, facts)
-        self._drain_dashboard = dashboard.drain
-        if self._stopping.is_set():
-            dashboard.drain()
-        return dashboard
 
     def _ask_to_stop(self) -> None:
         """Give consumers time to settle, then stop; on the second signal, stop at once."""
@@ -326,7 +327,8 @@ class Listeners:
         with self._broker.leases.dispatcher.many_leave():
             self._resp.drain()
             self._http.drain()
-        self._drain_dashboard()
+        if self._page is not None:
+            self._page.drain()
         passed_on = [] if self._shard is None else self._shard.drain()
         _done, hanging = await asyncio.wait([*serving, *passed_on], timeout=STOP_SECONDS)
         for task in hanging:
@@ -339,10 +341,6 @@ class Listeners:
         for outcome in outcomes:
             if isinstance(outcome, MiniqueueError):
                 raise outcome
-
-
-def _is_of_dashboard(path: str) -> bool:
-    return path in ("/", "/ui") or path.startswith("/ui/")
 
 
 def _http_server(config: Config, limits: HttpLimits, tls: ServerTls) -> ServeHttps:

@@ -25,7 +25,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import ConfigError, StoreFailedError
 from miniqueue.errors.requests import InvalidSettingError
 from miniqueue.interrupts import Interrupted
-from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store
+from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store, shown_settings
 from miniqueue.server.hypercorn.listening import listen
 from miniqueue.server.listeners import Listeners, Sockets, report_ready
 from miniqueue.server.process import descriptors, logs, memory_limit, runtime
@@ -135,12 +135,13 @@ def _run_shards(
 ) -> None:
     """Serve as the parent of a process for each shard, or, in a child, as one of them."""
     from miniqueue.server.shards.parent import Parent, backs  # noqa: PLC0415 - only with -shards
-    from miniqueue.server.shards.shard import Shard  # noqa: PLC0415 - the same
+    from miniqueue.server.shards.shard import About, Shard  # noqa: PLC0415 - the same
 
     if config.storage == "leveldb":
         prepare_shards(config.db, config.shards)
     service_manager = ServiceManager(os.environ)
     max_memory_bytes = config.max_memory_bytes or memory_limit.default_bytes()
+    about = About(SystemClock().now_ms(), str(config.db.absolute()), shown_settings(config))
     with _listen(config) as sockets, backs(config.shards) as (paths, listeners):
         parent = Parent(
             config.shards,
@@ -152,7 +153,8 @@ def _run_shards(
         if isinstance(role, int):
             raise SystemExit(role)
         logs.name_shard(role.number)
-        shard = Shard(Placing(role.number, config.shards), paths, listeners[role.number], role.parent)
+        placing = Placing(role.number, config.shards)
+        shard = Shard(placing, paths, listeners[role.number], role.parent, about)
         _run_loop(_serve(_of_shard(config, role.number), certificates, users, sign_in, nullcontext(sockets), shard))
 
 

@@ -235,8 +235,21 @@ def error_reply(
     return json_reply(status, content, [*added, *headers])
 
 
+class AnsweredError(MiniqueueError):
+    """An error with which another process has answered."""
+
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(text)
+        self.status = HTTPStatus(status)
+        self.code = code
+
+
 def status_of(error: MiniqueueError) -> HTTPStatus:
     """Return the HTTP status of an error."""
+    if isinstance(error, AnsweredError):
+        return error.status
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 

@@ -166,8 +166,6 @@ def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list
     problems = []
     if has_password and values.get("password_file") is not None:
         problems.append(f"flag -password-file: {PASSWORD_VARIABLE} contains a password, too; remove one of them")
-    if values.get("dashboard") and values.get("shards", 1) != 1:
-        problems.append("flag -dashboard: the page shows one process; remove the flag, or -shards")
     if values.get("client_ca") is None:
         return problems
     if values.get("users", "") is None:

@@ -14,7 +14,7 @@ Without users, only requests whose Host header is a loopback name are answered: 
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,12 +37,13 @@ from miniqueue.server.dashboard.models.clients import CONNECTIONS
 from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.dashboard.models.letters import DEAD
 from miniqueue.server.dashboard.models.messages import MESSAGES
-from miniqueue.server.dashboard.models.model import Context, Model, Models
+from miniqueue.server.dashboard.models.model import Context, Model, Models, Open
 from miniqueue.server.dashboard.models.overview import OVERVIEW
-from miniqueue.server.dashboard.models.sidebar import open_totals
+from miniqueue.server.dashboard.models.sidebar import TOTALS
 from miniqueue.server.dashboard.models.topic import TOPIC
 from miniqueue.server.dashboard.models.topics import TOPICS
 from miniqueue.server.dashboard.replies import secured
+from miniqueue.server.dashboard.sessions import Sessions
 from miniqueue.server.dashboard.signing_in import MAX_BODY_BYTES, SigningIn
 from miniqueue.server.security.authentication import Authenticator
 
@@ -56,12 +57,25 @@ MODELS: Final[Mapping[str, Model]] = {
     "settings": SETTINGS,
     "topic": TOPIC,
     "topics": TOPICS,
+    "totals": TOTALS,
 }
 _DATA: Final = "/ui/data/"
 #: What only the page asks for; links of other sites can lead to the other paths.
 _FOR_THE_PAGE: Final = ("/ui/api", "/ui/data", "/ui/live", "/ui/session")
 _TO_THE_PAGE: Final = Reply(303, b"", b"", [(b"location", b"/ui/")])
 _Endpoint: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Sharing(NamedTuple):
+    """How several processes share the page.
+
+    Attributes:
+      share: returns what opens the read models of all, from what they are made of and what opens those of one.
+      session_prefix: the beginning of the tokens of the sessions of this process.
+    """
+
+    share: Callable[[Context, Open], Open]
+    session_prefix: str
 
 
 class DashboardApp:
@@ -73,6 +87,7 @@ class DashboardApp:
       broker: the broker.
       sign_in: authenticates users; None: there are none.
       facts: what is shown of the process.
+      sharing: how several processes share the page; None: there is only this one.
       monotonic: the clock, in seconds.
     """
 
@@ -84,16 +99,24 @@ class DashboardApp:
         sign_in: Authenticator | None,
         facts: Facts,
         *,
+        sharing: Sharing | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._app = app
         self._broker = broker
         self._is_for_loopback_only = sign_in is None
         is_secure = facts.is_exposed
-        self._gate = Gate(sign_in, broker.memory, facts.monitor_port, is_secure=is_secure, monotonic=monotonic)
         context = Context(broker, facts, sign_in)
-        self._models = Models(context, MODELS)
-        self.live = Live(context, self._models, self._gate, open_totals, monotonic)
+        sessions = Sessions(
+            lambda user: sign_in is not None and sign_in.is_current(user),
+            broker.memory,
+            monotonic,
+            "" if sharing is None else sharing.session_prefix,
+        )
+        self._gate = Gate(sign_in, sessions, facts.monitor_port, is_secure=is_secure)
+        own = Models(context, MODELS).open
+        self._open = own if sharing is None else sharing.share(context, own)
+        self.live = Live(context, self._open, self._gate, monotonic)
         self._assets = Assets()
         self._api = QueueApi(queue, self._gate)
         #: What answers requests that change nothing, by the beginning of their path; other paths are views of the page.
@@ -154,7 +177,7 @@ class DashboardApp:
         """Send a read model."""
         user = await self._gate.user_of(scope)
         view = scope["path"].removeprefix(_DATA).encode() + b"?" + scope["query_string"]
-        content = await self._models.open(view, user)()
+        content = await self._open(view, user)()
         body = orjson.dumps({"nowMs": self._broker.clock.now_ms(), **content})
         await Reply(200, body, JSON)(scope, receive, send)
 

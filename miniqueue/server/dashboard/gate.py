@@ -15,7 +15,6 @@ from typing import Final
 from starlette.types import Scope
 
 from miniqueue.access.users import User
-from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.asgi.early_errors import ForeignOriginError
 from miniqueue.server.dashboard.sessions import Sessions
@@ -32,26 +31,17 @@ class Gate:
 
     Args:
       sign_in: authenticates users; None: there are none, and every client may do everything.
-      memory: the accounts of memory.
+      sessions: the sessions.
       port: the port of the page, for the name of the cookie.
       is_secure: whether the page is served over TLS, so that the cookie must not be sent without it.
-      monotonic: the clock, in seconds.
     """
 
-    def __init__(
-        self,
-        sign_in: Authenticator | None,
-        memory: Memory,
-        port: int,
-        *,
-        is_secure: bool,
-        monotonic: Callable[[], float],
-    ) -> None:
+    def __init__(self, sign_in: Authenticator | None, sessions: Sessions, port: int, *, is_secure: bool) -> None:
         self.sign_in = sign_in
-        self._cookie_name = b"miniqueue-%d" % port
+        self.sessions = sessions
+        self._cookie_name = cookie_name(port)
         self._cookie_end = "; Path=/ui; HttpOnly; SameSite=Strict" + ("; Secure" if is_secure else "")
         self._middleware = None if sign_in is None else AuthMiddleware(sign_in)
-        self.sessions = Sessions(lambda user: sign_in is not None and sign_in.is_current(user), memory, monotonic)
 
     async def user_of(self, scope: Scope) -> User | None:
         """Return the user who makes a request, and charge the connection to the user; None if there are no users.
@@ -85,19 +75,29 @@ class Gate:
 
     def token_of(self, scope: Scope) -> str:
         """Return the token in the cookie of a request; empty if there is none."""
-        for name, value in scope["headers"]:
-            # Not with http.cookies: a cookie of another program on this machine, which browsers send too, can make it
-            # miss this one, and one with many backslashes holds it for seconds.
-            for cookie in value.split(b";") if name == b"cookie" else ():
-                key, _, token = cookie.strip().partition(b"=")
-                if key == self._cookie_name:
-                    return str(token, "latin-1")
-        return ""
+        return token_in(scope, self._cookie_name)
 
     def cookie(self, token: str) -> tuple[bytes, bytes]:
         """Return the header that gives a browser the token of a session; an empty one removes it."""
         ends = "" if token else "; Max-Age=0"
         return b"set-cookie", self._cookie_name + f"={token}{self._cookie_end}{ends}".encode()
+
+
+def cookie_name(port: int) -> bytes:
+    """Return the name of the cookie of the page on a port."""
+    return b"miniqueue-%d" % port
+
+
+def token_in(scope: Scope, name: bytes) -> str:
+    """Return the token in the cookie with a name of a request; empty if there is none."""
+    for header, value in scope["headers"]:
+        # Not with http.cookies: a cookie of another program on this machine, which browsers send too, can make it
+        # miss this one, and one with many backslashes holds it for seconds.
+        for cookie in value.split(b";") if header == b"cookie" else ():
+            key, _, token = cookie.strip().partition(b"=")
+            if key == name:
+                return str(token, "latin-1")
+    return ""
 
 
 def check_origin(scope: Scope) -> None:

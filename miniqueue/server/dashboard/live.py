@@ -28,7 +28,7 @@ from miniqueue.errors import DrainingError, LimitReachedError, MiniqueueError, N
 from miniqueue.server.asgi.replies import start_message, status_of
 from miniqueue.server.asgi.request import query_of, until_gone
 from miniqueue.server.dashboard.gate import Gate
-from miniqueue.server.dashboard.models.model import Context, Make, Models
+from miniqueue.server.dashboard.models.model import Context, Make, Open
 from miniqueue.server.dashboard.models.topics import MAX_COUNT
 
 INTERVAL_SECONDS: Final = 1.0
@@ -45,6 +45,8 @@ MAX_VIEW_BYTES: Final = 2_000
 #: What is kept of a view besides what was made last, at most: its query, and the names on its page, which keep their
 #: order even after their topics were deleted.
 KEPT_BYTES: Final = MAX_VIEW_BYTES + 300 * MAX_COUNT
+#: The read model of the counts.
+TOTALS: Final = b"totals"
 #: Sets how long a browser waits before it connects again.
 _RETRY: Final = b"retry: 2000\n\n"
 _START: Final = start_message(HTTPStatus.OK, [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")])
@@ -212,24 +214,21 @@ class Live:
 
     Args:
       context: has the broker.
-      models: the read models.
+      open_model: opens the read models.
       gate: returns the users, and whether they are still signed in.
-      open_totals: opens the counts of the sidebar for a user.
       monotonic: the clock, in seconds.
     """
 
     def __init__(
         self,
         context: Context,
-        models: Models,
+        open_model: Open,
         gate: Gate,
-        open_totals: Callable[[Context, User | None], Make],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
-        self._models = models
+        self._open = open_model
         self._gate = gate
-        self._open_totals = open_totals
         self._monotonic = monotonic
         self._channels: dict[tuple[object, bytes], _Channel] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -272,14 +271,14 @@ class Live:
             raise LimitReachedError(f"{MAX_VIEWERS_OF_USER} pages of user {user.name} are open; close some of them")
 
     def _channel(self, view: bytes, user: User | None) -> _Channel:
-        """Return the channel of a view, for users with equal rights, charged to the first; raises as `Models.open`."""
+        """Return the channel of a view, for users with equal rights, charged to the first; raises as `Open`."""
         key = _rights_of(user), view
         channel = self._channels.get(key)
         if channel is None:
-            make = self._models.open(view, user) if view else None
+            make = self._open(view, user) if view else None
             memory = self._context.broker.memory
             account = memory if user is None else memory.of_user(user.name)
-            channel = self._channels[key] = _Channel(view, make, self._open_totals(self._context, user), account)
+            channel = self._channels[key] = _Channel(view, make, self._open(TOTALS, user), account)
         return channel
 
     def _leave(self, channel: _Channel, viewer: Viewer) -> None:

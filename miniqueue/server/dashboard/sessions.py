@@ -38,12 +38,16 @@ class Sessions:
       is_current: returns whether a user still exists, unchanged.
       memory: the accounts that the sessions are charged to.
       monotonic: the clock, in seconds.
+      prefix: the beginning of the tokens.
     """
 
-    def __init__(self, is_current: Callable[[User], bool], memory: Memory, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, is_current: Callable[[User], bool], memory: Memory, monotonic: Callable[[], float], prefix: str = ""
+    ) -> None:
         self._is_current = is_current
         self._memory = memory
         self._monotonic = monotonic
+        self._prefix = prefix
         #: Sessions by the digest of their token; the one that was used last is the last.
         self._sessions: dict[bytes, _Session] = {}
 
@@ -58,7 +62,7 @@ class Sessions:
             self._drop(own[0])
         elif len(self._sessions) >= MAX_SESSIONS:
             self._drop(next(iter(self._sessions)))
-        token = secrets.token_hex(TOKEN_BYTES)
+        token = self._prefix + secrets.token_hex(TOKEN_BYTES)
         account = self._memory.of_user(user.name)
         account.add(Purpose.CONNECTIONS, SESSION_BYTES)
         self._sessions[_digest(token)] = _Session(user, account, self._monotonic())

@@ -68,12 +68,7 @@ def check_exposure(config: Config) -> str:
 
 
 def serves_dashboard(config: Config) -> bool:
-    """Return whether the dashboard is on: as its setting says, else if only this machine can reach it.
-
-    It shows one process, and so no broker with shards.
-    """
-    if config.shards > 1:
-        return False
+    """Return whether the dashboard is on: as its setting says, else if only this machine can reach it."""
     return is_loopback(config.monitor_host) if config.dashboard is None else config.dashboard
 
 

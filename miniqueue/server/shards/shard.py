@@ -3,16 +3,19 @@
 import asyncio
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp
 
 from miniqueue.broker import Broker
 from miniqueue.core.settings.placing import Placing
 from miniqueue.server.asgi.authorization import AuthMiddleware
+from miniqueue.server.config.config import ShownSetting
 from miniqueue.server.http.schedules import MAX_MORE_BYTES
 from miniqueue.server.http.transactions import MAX_BODY_BYTES
 from miniqueue.server.process import descriptors
@@ -27,13 +30,30 @@ from miniqueue.server.shards.http.merging import merging_routes
 from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
 from miniqueue.server.shards.http.receiving import receive_routes
-from miniqueue.server.shards.http.scopes import MONITOR, QUEUE
+from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
+
+if TYPE_CHECKING:
+    from miniqueue.server.dashboard.app import Sharing
+
+
+class About(NamedTuple):
+    """What is shown of the whole broker, by any of its processes.
+
+    Attributes:
+      started_at_ms: when the parent started, in ms since 1970.
+      store_path: the directory with the stores of all shards.
+      settings: the settings of the broker, of which a shard can have a part.
+    """
+
+    started_at_ms: int = 0
+    store_path: str = ""
+    settings: Sequence[ShownSetting] = ()
 
 
 class Shard:
@@ -44,13 +64,22 @@ class Shard:
       paths: the sockets of the backs of all shards.
       back: the listening socket of its own.
       parent: the connection to the parent.
+      about: what is shown of the whole broker.
 
     Attributes:
       peers: the other shards.
     """
 
-    def __init__(self, placing: Placing, paths: list[Path], back: socket.socket, parent: socket.socket) -> None:
+    def __init__(
+        self,
+        placing: Placing,
+        paths: list[Path],
+        back: socket.socket,
+        parent: socket.socket,
+        about: About | None = None,
+    ) -> None:
         self.placing = placing
+        self.about = about or About()
         self.peers = Peers(placing, paths)
         max_tunnels = descriptors.limit() // (2 * placing.shard_count)
         self._tunnels = Tunnels(self.peers.connect_http, self.peers.check, max_tunnels)
@@ -124,6 +153,22 @@ class Shard:
     def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the monitoring port that shows all shards."""
         return MonitorDoor(app, gate, self._owners(broker, MONITOR))
+
+    def page_door(self, broker: Broker, app: ASGIApp, port: int) -> ASGIApp:
+        """Return the application of the monitoring port, with this number, that serves the sessions of all shards."""
+        from miniqueue.server.shards.page.door import PageDoor  # noqa: PLC0415 - only with the page
+
+        return PageDoor(app, self._owners(broker, MONITOR), port)
+
+    def page_sharing(self, broker: Broker) -> "Sharing":
+        """Return how the shards share the page."""
+        from miniqueue.server.dashboard.app import Sharing  # noqa: PLC0415 - once the page is asked for
+        from miniqueue.server.shards.page.asking import PageShards  # noqa: PLC0415 - the same
+        from miniqueue.server.shards.page.door import session_prefix  # noqa: PLC0415 - the same
+        from miniqueue.server.shards.page.models import share  # noqa: PLC0415 - the same
+
+        shards = PageShards(self._owners(broker, PAGE), broker.memory)
+        return Sharing(partial(share, shards), session_prefix(self.placing.number))
 
     def _owners(self, broker: Broker, port: str) -> Owners:
         return Owners(self._tunnels, self.placing, broker.memory, port)

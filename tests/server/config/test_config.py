@@ -214,7 +214,7 @@ VARIABLES = {
     "MINIQUEUE_SETTLE_TIME": "3s",
     "MINIQUEUE_STALL_TIMEOUT": "90s",
     "MINIQUEUE_HTTP_SERVER": "granian",
-    "MINIQUEUE_SHARDS": "1",  # several exclude the dashboard
+    "MINIQUEUE_SHARDS": "4",
     "MINIQUEUE_CONFIG": "",
 }
 VARIABLES_CONFIG = Config(
@@ -266,7 +266,7 @@ VARIABLES_CONFIG = Config(
     settle_seconds=3.0,
     stall_seconds=90.0,
     http_server="granian",
-    shards=1,
+    shards=4,
     config_file=None,
 )
 
@@ -612,14 +612,6 @@ def test_a_password_is_a_variable_and_shown_nowhere():
 
 def test_an_empty_password_is_none():
     assert not load_config(environ={"MINIQUEUE_PASSWORD": ""}).has_users
-
-
-def test_the_page_does_not_show_shards():
-    assert problems_of(["-dashboard=true", "-shards=2"]) == [
-        "flag -dashboard: the page shows one process; remove the flag, or -shards",
-    ]
-    assert load_config(["-dashboard=true", "-shards=1"]).dashboard
-    assert load_config(["-dashboard=false", "-shards=2"]).shards == 2
 
 
 def test_two_passwords_are_a_contradiction():

@@ -276,7 +276,7 @@ async def test_what_was_offered_to_a_stream_that_never_began_is_given_back(monke
         async def fail():
             raise ZeroDivisionError
 
-        monkeypatch.setattr(world.app.live, "_open_totals", lambda *_: fail)
+        monkeypatch.setattr(world.app.live, "_open", lambda *_: fail)
         with pytest.raises(ZeroDivisionError):
             await world.get("/ui/live?view=topics")
         assert world.broker.memory.amounts().get(Purpose.OUTPUT, 0) == 0

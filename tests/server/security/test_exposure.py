@@ -63,7 +63,7 @@ def test_monitoring_elsewhere_with_users_is_encrypted_and_not_worth_a_warning():
     ("flags", "is_served"),
     [
         ([], True),
-        (["-shards=2"], False),
+        (["-shards=2"], True),
         (["-dashboard"], True),
         (["-dashboard=false"], False),
         (["-monitor-host=0.0.0.0", "-users=users.toml"], False),

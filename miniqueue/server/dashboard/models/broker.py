@@ -4,6 +4,7 @@ Requires the right to monitor the whole broker. Settings, which can contain path
 administer it. There are no secrets in any of it.
 """
 
+import os
 import platform
 from collections.abc import Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Final
 from miniqueue.access.rights import Right
 from miniqueue.access.users import User, check_permitted, is_permitted, viewed_by
 from miniqueue.broker.inspect.attention import LimitUse
+from miniqueue.broker.inspect.survey import Totals
 from miniqueue.errors import DrainingError
 from miniqueue.server.dashboard.models.model import Context, Make, Model
 from miniqueue.server.dashboard.models.overview import broker_facts
@@ -41,6 +43,7 @@ async def _make(context: Context, user: User | None) -> dict[str, object]:
         "storage": facts.storage,
         "storePath": facts.store_path if administers else None,
         "python": platform.python_version(),
+        "process": _process(context, surveyed.totals),
         "storeBytes": surveyed.totals.stored_bytes,
         "limits": [_limit(limit) for limit in broker.overview.limits()],
         "settings": [setting._asdict() for setting in facts.settings] if administers else None,
@@ -52,6 +55,17 @@ async def _make(context: Context, user: User | None) -> dict[str, object]:
             for name, (seconds, size_bytes) in facts.followers().items()
         ],
         "tasks": [as_json(dict(shown_task(task).items())) for task in tasks_of(broker.tasks, user)],
+    }
+
+
+def _process(context: Context, totals: Totals) -> dict[str, object]:
+    """Return what is shown of this process, if there are several."""
+    return {
+        "processId": os.getpid(),
+        "processStartedAtMs": context.facts.process_started_at_ms,
+        "topics": totals.topics,
+        "publishedPerSecond": totals.published,
+        "acknowledgedPerSecond": totals.acknowledged,
     }
 
 

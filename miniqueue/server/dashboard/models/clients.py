@@ -29,7 +29,7 @@ def open_connections(context: Context, options: Mapping[str, bytes], user: User 
     """Open the list; raises NotPermittedError unless the user may monitor the whole broker."""
     check_permitted(user, Right.MONITOR, None, "GET /ui/data/connections")
     topic = options.get("topic") or None
-    count = number_of(options, "count", DEFAULT_COUNT, MAX_COUNT)
+    count = number_of(options, "count", DEFAULT_COUNT, context.max_count)
     first = (number_of(options, "page", 1, MAX_PAGE) - 1) * count
     text = text_of(options, "q").lower()
     return partial(_make, context, topic, text, slice(first, first + count))

@@ -19,7 +19,7 @@ class Facts:
       is_exposed: whether other machines can reach the page; then it is served over TLS.
       sync: when messages are synced to the disk: `always`, `interval`, or `never`.
       storage: `leveldb` or `memory`, and `store_path` where.
-      started_at_ms: when the broker started, in ms since 1970.
+      started_at_ms: when the broker started, in ms since 1970, and `process_started_at_ms` this process of it.
       settings: the settings of the process.
       min_free_bytes: the free space below which publishes are refused.
       clients: returns the connected clients.
@@ -37,6 +37,7 @@ class Facts:
     storage: str = "leveldb"
     store_path: str = ""
     started_at_ms: int = 0
+    process_started_at_ms: int = 0
     settings: Sequence[ShownSetting] = ()
     min_free_bytes: int = 0
     clients: Callable[[], Iterable[ConnectedClient]] = tuple

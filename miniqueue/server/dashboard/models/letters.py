@@ -21,7 +21,7 @@ from miniqueue.core.options.filter import parse_filter
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.errors.requests import UnknownTopicError
 from miniqueue.server.dashboard.models.model import Context, Make, Model, number_of, text_of
-from miniqueue.server.dashboard.models.topics import DEFAULT_COUNT, MAX_COUNT, MAX_PAGE, matcher_of, oldest_at_ms_of
+from miniqueue.server.dashboard.models.topics import DEFAULT_COUNT, MAX_PAGE, matcher_of, oldest_at_ms_of
 from miniqueue.server.dashboard.models.visible import visible
 
 #: Number of topics that are compared in one iteration of the event loop.
@@ -44,7 +44,7 @@ def open_dead(context: Context, options: Mapping[str, bytes], user: User | None)
     if topic := options.get("topic"):
         check_permitted(user, Right.MONITOR, topic, "GET /ui/data/dead")
         return partial(_reasons, context, topic)
-    count = number_of(options, "count", DEFAULT_COUNT, MAX_COUNT)
+    count = number_of(options, "count", DEFAULT_COUNT, context.max_count)
     first = (number_of(options, "page", 1, MAX_PAGE) - 1) * count
     return partial(_list, context, user, text_of(options, "q"), slice(first, first + count))
 

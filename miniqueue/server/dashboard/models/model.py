@@ -20,6 +20,8 @@ from miniqueue.server.security.authentication import Authenticator
 
 #: Makes the content of a read model, without `nowMs`; raises MiniqueueError.
 Make = Callable[[], Awaitable[dict[str, object]]]
+#: Opens the model that a view names, `name?query`, for a user; raises MiniqueueError.
+Open = Callable[[bytes, User | None], Make]
 
 
 class Context(NamedTuple):
@@ -29,11 +31,13 @@ class Context(NamedTuple):
       broker: the broker.
       facts: what is shown of the process.
       sign_in: the users; None if there are none.
+      max_count: maximum number of rows on a page of a list.
     """
 
     broker: Broker
     facts: Facts
     sign_in: Authenticator | None
+    max_count: int = 100
 
 
 class Model(NamedTuple):
@@ -69,7 +73,7 @@ class Models:
         model = self._models.get(name.decode("latin-1"))
         if model is None:
             raise UnknownPathError
-        return model.open(self._context, _options(query, model.parameters), user)
+        return model.open(self._context, options_of(query, model.parameters), user)
 
 
 #: Maximum length of a text to search for. Patterns are compiled on the event loop, which takes 20 µs per `*`.
@@ -78,7 +82,8 @@ MAX_TEXT_BYTES: Final = 255
 _SORTED: Final = "sorted"
 
 
-def _options(query: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
+def options_of(query: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the parameters of a query; raises RequestError for others than those with these names."""
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
     options = {name: value.encode("latin-1") for name, value in pairs if name != _SORTED}
     if unknown := options.keys() - set(names):

@@ -1,18 +1,23 @@
-"""The counts of the sidebar, which every open page shows."""
+"""The read model `totals`: the counts of the sidebar, which every open page shows."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from miniqueue import __version__
 from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.inspect.attention import Kind, Level
-from miniqueue.server.dashboard.models.model import Context, Make
+from miniqueue.server.dashboard.models.model import Context, Make, Model
 from miniqueue.server.dashboard.models.visible import visible
 
 
-def open_totals(context: Context, user: User | None) -> Make:
+def open_totals(context: Context, _options: Mapping[str, bytes], user: User | None) -> Make:
     """Open the counts for a user."""
     return partial(_make, context, user)
+
+
+TOTALS: Final = Model(open_totals)
 
 
 async def _make(context: Context, user: User | None) -> dict[str, object]:

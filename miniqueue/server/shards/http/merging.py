@@ -122,15 +122,21 @@ def _by_number(row: Row) -> int:
 
 
 async def _usage(quotas_of: Callable[[str], Quotas], owners: Owners, _scope: Scope, answers: list[Answer]) -> Reply:
-    """Add what each user has. A limit is of each shard, so that all together may have the sum; a quota is of all."""
+    lists = [orjson.loads(answer.body)["usage"] for answer in answers]
+    return json_reply(200, {"usage": merged_usage(lists, owners.placing.shard_count, quotas_of)})
+
+
+def merged_usage(lists: Iterable[list[Row]], shard_count: int, quotas_of: Callable[[str], Quotas]) -> list[Row]:
+    """Add what each user has, of the list of each shard.
+
+    A limit is of each shard, so that all together may have the sum; a quota is of all.
+    """
     users: dict[str | None, list[Mapping[str, Any]]] = {}
-    for answer in answers:
-        for row in orjson.loads(answer.body)["usage"]:
+    for rows in lists:
+        for row in rows:
             users.setdefault(row["user"], []).append(row)
     names = sorted(users, key=lambda name: (name is not None, name or ""))
-    shard_count = owners.placing.shard_count
-    rows = [_added(users[name], shard_count, NO_QUOTAS if name is None else quotas_of(name)) for name in names]
-    return json_reply(200, {"usage": rows})
+    return [_added(users[name], shard_count, NO_QUOTAS if name is None else quotas_of(name)) for name in names]
 
 
 def _added(rows: list[Mapping[str, Any]], shard_count: int, quotas: Quotas) -> Row:

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 from starlette.types import Message, Scope
 
-#: The applications of a process: the queue's HTTP port, and the monitoring port.
+#: The applications of a process: the queue's HTTP port, the monitoring port, and its parts of the live page.
 QUEUE: Final = "queue"
 MONITOR: Final = "monitor"
+PAGE: Final = "page"
 _NOT_PASSED: Final = frozenset({b"authorization"})
 
 

@@ -48,9 +48,15 @@ class Member:
         self.monitor_door = shard.monitor_door(broker, self.monitoring, self.monitoring.gate)
         self.resp = RespServer(broker, {}, sign_in, new_router=shard.new_router, ids=shard.ids())
         self.server: asyncio.Server
+        self.apps: dict[str, ASGIApp]
 
     async def listen(self) -> None:
-        self.server = await self.shard.serve(self.broker, self.resp, {QUEUE: self.http, MONITOR: self.monitoring})
+        self.apps = {QUEUE: self.http, MONITOR: self.monitoring}
+        self.server = await self.shard.serve(self.broker, self.resp, self.apps)
+
+    def serve_also(self, apps: dict[str, ASGIApp]) -> None:
+        """Serve these applications to the other shards, instead of those of the same ports."""
+        self.apps.update(apps)
 
 
 class Answered:

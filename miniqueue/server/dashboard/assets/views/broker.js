@@ -1,4 +1,4 @@
-// The broker: readiness, limits, memory by purpose, settings, users and quotas, tasks, and copies that follow.
+// The broker: readiness, shards, limits, memory by purpose, settings, users and quotas, tasks, copies that follow.
 
 import * as format from "../lib/format.js";
 import { act } from "../lib/api.js";
@@ -25,6 +25,7 @@ export function Broker() {
 
 function Content({ model }) {
   return html`<div class="row two"><${State} model=${model} /><${Memory} memory=${model.memory} /></div>
+    ${model.shards && html`<${Shards} shards=${model.shards} nowMs=${model.nowMs} />`}
     <${Limits} limits=${model.limits ?? []} />
     ${model.users && html`<${Users} users=${model.users} usage=${model.usage ?? []} />`}
     ${!model.users && model.usage && html`<${Usage} usage=${model.usage} />`}
@@ -83,6 +84,36 @@ function State({ model }) {
   ].filter(Boolean);
   return html`<${Card} title="State" id="h-state" note=${zone === "utc" ? "times in UTC" : ""}><dl class="facts pad">
     ${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl><//>`;
+}
+
+const STATUSES = { ok: ["fine", "check", "Ready"], away: ["crit", "crit", "Does not answer"] };
+
+function ShardState({ status }) {
+  const [level, icon, word] = STATUSES[status] ?? ["crit", "crit", status];
+  return html`<span class=${`pill ${level}`}><svg aria-hidden="true"><use href=${`#i-${icon}`} /></svg>${word}</span>`;
+}
+
+function Shards({ shards, nowMs }) {
+  const known = (value, show) => (format.isKnown(value) ? show(value) : format.UNKNOWN);
+  const columns = [
+    { label: "Shard", className: "m", cell: (row) => row.shard },
+    { label: "State", cell: (row) => html`<${ShardState} status=${row.status} />` },
+    { label: "Topics", isNumber: true, cell: (row) => known(row.topics, format.count) },
+    { label: "Published/s", isNumber: true, hide: "phone", cell: (row) => known(row.publishedPerSecond, format.rate) },
+    { label: "Acknowledged/s", isNumber: true, hide: "phone",
+      cell: (row) => known(row.acknowledgedPerSecond, format.rate) },
+    { label: "Memory", isNumber: true, hide: "phone", cell: (row) => known(row.rssBytes, format.bytes) },
+    { label: "Store", isNumber: true, hide: "medium", cell: (row) => known(row.storeBytes, format.bytes) },
+    { label: "Late at p99", isNumber: true, hide: "medium", cell: (row) => known(row.lagSeconds, format.age) },
+    { label: "Process", className: "m", hide: "medium", cell: (row) => known(row.processId, String) },
+    {
+      label: "Started",
+      hide: "phone",
+      cell: (row) => known(row.processStartedAtMs, (ms) => html`<${Time} ms=${ms} nowMs=${nowMs} />`),
+    },
+  ];
+  return html`<${Card} title="Shards" id="h-shards" note=${format.plural(shards.length, "process", "processes")}>
+    <${Table} caption="Shards of the broker" columns=${columns} rows=${shards} keyOf=${({ shard }) => shard} /><//>`;
 }
 
 function Memory({ memory }) {
