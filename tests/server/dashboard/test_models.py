@@ -2,6 +2,7 @@
 
 import pytest
 
+from miniqueue.broker.inspect import survey
 from miniqueue.broker.inspect.history import STEP_SECONDS
 from miniqueue.core.settings.fields import Side
 from tests.fakes import START_MS, FakeConsumer
@@ -146,6 +147,52 @@ async def test_other_views_require_the_right_on_their_topic(view):
         assert (await world.get("/ui/data/" + view, ada)).code == (403, "NOPERM")
         assert (await world.get("/ui/data/" + view, everything)).status == 200
         assert (await world.get("/ui/data/" + view)).code == (401, "NOAUTH")
+
+
+async def test_the_overview_names_the_oldest_message_of_all_topics():
+    async with dashboard() as world:
+        assert (await world.data("overview"))["oldest"] is None
+        for name in (b"first", b"second", b"third"):
+            await world.publish(name, b"x")
+            world.clock.advance(60)
+        assert (await world.data("overview"))["oldest"] == {"topic": "first", "atMs": START_MS + 1000}
+
+        # What the survey knows of "first" is too old now; younger messages of it do not count.
+        consumer = FakeConsumer(world.broker, b"first")
+        consumer.consumer.request()
+        consumer.consumer.ack()
+        consumer.consumer.close()
+        await world.publish(b"first", b"y")
+        assert (await world.data("overview"))["oldest"]["topic"] == "second"
+
+
+async def test_dead_letters_are_not_the_oldest_message():
+    async with dashboard() as world:
+        await world.publish(b"orders.dlq", b"dead")
+        world.clock.advance(60)
+        await world.publish(b"orders", b"x")
+        assert (await world.data("overview"))["oldest"]["topic"] == "orders"
+
+
+async def test_the_oldest_message_is_found_among_more_topics_than_are_read_at_once(monkeypatch):
+    monkeypatch.setattr(survey, "MAX_AGES", 2)
+    async with dashboard() as world:
+        for number in range(9):
+            await world.publish(b"t%d" % (9 - number), b"x")
+            world.clock.advance(60)
+        for _ in range(5):
+            overview = await world.data("overview")
+        assert overview["oldest"] == {"topic": "t9", "atMs": START_MS}
+
+
+async def test_a_user_sees_the_oldest_message_of_own_topics():
+    ada = user("ada", monitor=("own.*",))
+    async with dashboard(sign_in_for(ada, user("all", monitor=("*",)))) as world:
+        await world.publish(b"secret", b"x")
+        world.clock.advance(60)
+        await world.publish(b"own.orders", b"x")
+        oldest = [(await world.data("overview", await world.sign_in_as(name)))["oldest"] for name in ("ada", "all")]
+        assert [each["topic"] for each in oldest] == ["own.orders", "secret"]
 
 
 async def test_the_overview_lists_what_needs_attention_and_where_to_look():

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from functools import partial
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from miniqueue import __version__
@@ -12,12 +12,14 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.inspect.survey import TopicRow, Totals
 from miniqueue.server.dashboard.models.model import Context, Make, Model
-from miniqueue.server.dashboard.models.topics import shown_row
+from miniqueue.server.dashboard.models.topics import oldest_at_ms_of, shown_row
 from miniqueue.server.dashboard.models.visible import Visible, shown_finding, visible
 
 #: Number of findings and of topics that are listed.
 SHOWN_FINDINGS: Final = 5
 SHOWN_TOPICS: Final = 10
+#: Maximum number of topics of which the oldest message is read again.
+MAX_AGES: Final = 20
 #: Bytes are rounded, so that a small change is not sent.
 _MIB: Final = 1 << 20
 
@@ -36,12 +38,30 @@ async def _make(context: Context, user: User | None) -> dict[str, object]:
         "attention": [shown_finding(each, seen.rows) for each in seen.findings[:SHOWN_FINDINGS]],
         "attentionMore": max(0, len(seen.findings) - SHOWN_FINDINGS),
         "totals": shown_totals(seen.totals) | {"connections": connections},
+        "oldest": await _oldest(context, seen),
         "broker": broker_facts(context) if sees_broker else None,
         "topics": [await shown_row(context, row, seen) for row in _to_look_at(seen)],
     }
 
 
 OVERVIEW: Final = Model(open_overview)
+
+
+async def _oldest(context: Context, seen: Visible) -> dict[str, object] | None:
+    """Return the oldest message of all topics; None if there is none, or none is known.
+
+    What the survey knows is at most as late as the oldest message of a topic, so topics are read in that order until
+    the next one cannot be older. Dead letters do not count: they wait for a person.
+    """
+    first = nsmallest(MAX_AGES, seen.ages.items(), key=itemgetter(1))
+    oldest: tuple[int, bytes] | None = None
+    for name, at_latest_ms in first:
+        if oldest is not None and oldest[0] <= at_latest_ms:
+            break
+        at_ms = await oldest_at_ms_of(context, seen.rows[name])
+        if at_ms is not None and (oldest is None or at_ms < oldest[0]):
+            oldest = at_ms, name
+    return None if oldest is None else {"topic": oldest[1].decode(), "atMs": oldest[0]}
 
 
 def shown_totals(totals: Totals) -> dict[str, object]:

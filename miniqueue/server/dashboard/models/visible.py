@@ -36,12 +36,14 @@ class Visible(NamedTuple):
       totals: their sums.
       findings: what needs attention, the worst first.
       worst: the worst finding of each topic with any.
+      ages: when the oldest message of a topic was published, at the latest, by name, as far as it is known.
     """
 
     rows: Mapping[bytes, TopicRow]
     totals: Totals
     findings: Sequence[Finding]
     worst: Mapping[bytes, Finding]
+    ages: Mapping[bytes, int]
 
     def state_of(self, row: TopicRow) -> str:
         """Return the state of a topic."""
@@ -53,12 +55,13 @@ class Visible(NamedTuple):
 
 async def visible(surveyed: Surveyed, user: User | None) -> Visible:
     """Return what a user sees of a survey, in turns of the event loop."""
-    rows, totals, findings = surveyed.rows, surveyed.totals, surveyed.findings
+    rows, totals, findings, ages = surveyed.rows, surveyed.totals, surveyed.findings, surveyed.ages
     if not is_permitted(user, Right.MONITOR) and user is not None:
         rows = {name: surveyed.rows[name] for name in user.monitored([*surveyed.rows])}
         findings = [each for each in findings if each.topic in rows]
         totals = await _sums([*rows.values()])
-    return Visible(rows, totals, findings, surveyed.worst)
+        ages = {name: ages[name] for name in rows if name in ages}
+    return Visible(rows, totals, findings, surveyed.worst, ages)
 
 
 async def _sums(rows: Sequence[TopicRow]) -> Totals:

@@ -79,6 +79,7 @@ def overview(parts: Sequence[Part]) -> Content:
         "attention": findings[:SHOWN_FINDINGS],
         "attentionMore": more_count,
         "totals": _added([part["totals"] for part in known]),
+        "oldest": min(filter(None, (part["oldest"] for part in known)), key=itemgetter("atMs"), default=None),
         "broker": None if None in facts else _facts(facts),
         "topics": rows[:SHOWN_TOPICS],
     }

@@ -21,6 +21,7 @@ def overview(**changes):
         "attention": [],
         "attentionMore": 0,
         "totals": {"topics": 1, "publishedPerSecond": 0.1, "connections": 1},
+        "oldest": None,
         "broker": facts,
         "topics": [],
     } | changes
@@ -39,6 +40,12 @@ def test_the_overview_adds_what_shards_have():
         "purposes": {"topics": 4},
     }
     assert merged["broker"]["diskFreeBytes"] == 70
+
+
+def test_the_oldest_message_is_that_of_all_shards():
+    ages = [None, {"topic": "old", "atMs": 1}, {"topic": "young", "atMs": 2}]
+    assert merging.overview([overview(oldest=oldest) for oldest in ages])["oldest"] == ages[1]
+    assert merging.overview([overview(), None])["oldest"] is None
 
 
 def test_the_worst_findings_come_first_and_topics_that_have_one_before_those_that_have_none():

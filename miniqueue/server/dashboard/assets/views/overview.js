@@ -41,7 +41,8 @@ function Figures({ model, history, range }) {
   const nowMs = useNow();
   const { deadGrows } = useStore(counts);
   const { broker } = model;
-  const totals = { ...model.totals, deadGrows, isBehind: model.attention.some(({ kind }) => kind === "behind") };
+  const isBehind = model.attention.some(({ kind }) => kind === "behind");
+  const totals = { ...model.totals, deadGrows, isBehind, oldest: oldestOf(model.oldest, nowMs) };
   return html`<${Attention} lines=${model.attention} more=${model.attentionMore} nowMs=${nowMs} />
     <${Strip} label="Figures of the broker"
       tiles=${tilesOf(totals, history?.series ?? {}).map((tile) => ({
@@ -72,6 +73,9 @@ function Figures({ model, history, range }) {
     <//>
     ${broker && html`<p class="s3 line n">${brokerLine(broker, nowMs)}</p>`}`;
 }
+
+const oldestOf = (oldest, nowMs) =>
+  oldest && html`oldest ${format.age(format.secondsSince(oldest.atMs, nowMs))}: <${Name}>${oldest.topic}<//>`;
 
 const pointsOf = (history, range) =>
   history ? Math.round((RANGE_SECONDS[range] ?? 900) / history.stepSeconds) + 1 : undefined;
@@ -114,7 +118,7 @@ function tilesOf(totals, series) {
       values: series.ready,
       color: "k1",
       href: viewUrl("topics", { sort: "-ready" }),
-      fact: totals.ready ? "wait for consumers" : "nothing waits",
+      fact: totals.oldest ?? (totals.ready ? "wait for consumers" : "nothing waits"),
       isBad: totals.isBehind,
     },
     {
