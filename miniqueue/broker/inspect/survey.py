@@ -140,7 +140,7 @@ class Survey:
         self._rates = rates
         self._history = history
         self._depths: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tick and size of groups in active topics
-        self._ages: dict[int, int] = {}  # by the id of the topic
+        self._ages: dict[int, int] = {}  # what the last survey knew, by the id of the topic
 
     async def make(self, tick: int, since: Since, more: Sequence[Finding] = ()) -> Surveyed:
         """Return how all topics are now.
