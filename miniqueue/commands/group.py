@@ -1,15 +1,23 @@
 """`miniqueue group`: creates, moves, pauses, and deletes a group of a topic."""
 
 from datetime import datetime
+from typing import Final
 
 from miniqueue.commands.shell import asking, flags
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.output import Output, with_output
-from miniqueue.commands.shell.texts import counted
+from miniqueue.commands.shell.texts import counted, shown_age
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import NAME, POSITIVE_DURATION, START
 from miniqueue.server.process.escaping import escape, quote
+
+_HOLDER_COLUMNS: Final = (
+    Column("user", "user"),
+    Column("address", "address"),
+    Column("leased", "leased", is_number=True),
+    Column("first ends in", "remaining_ms", lambda ms: shown_age(ms / 1000), is_number=True),
+)
 
 
 @flags.group()
@@ -120,3 +128,14 @@ def members(client: BrokerClient, topic: str, group: str, output: Output) -> Non
     """List the members of GROUP of TOPIC, and the partitions of each."""
     rows = [{"member": name, "partitions": list(each)} for name, each in client.members(topic, group).items()]
     output.rows((Column("member", "member"), Column("partitions", "partitions")), rows, empty="There are no members.")
+
+
+@command.command(epilog="Example: miniqueue group holders orders archive")
+@flags.argument("topic", type=TOPIC)
+@flags.argument("group", type=NAME, default="default")
+@with_output
+@connected
+def holders(client: BrokerClient, topic: str, group: str, output: Output) -> None:
+    """List the users and addresses that hold messages of GROUP of TOPIC which they received, and may settle."""
+    rows = [holder._asdict() for holder in client.holders(topic, group)]
+    output.rows(_HOLDER_COLUMNS, rows, empty="Nobody holds messages that were received.")

@@ -4,6 +4,7 @@ import difflib
 from typing import Any, Final
 
 from miniqueue.commands.shell import asking, flags
+from miniqueue.commands.shell.acting import purge as purge_messages
 from miniqueue.commands.shell.columns import Column
 from miniqueue.commands.shell.connecting import BrokerClient, connected
 from miniqueue.commands.shell.group_table import GROUP_COLUMNS, group_rows
@@ -133,8 +134,8 @@ def purge(client: BrokerClient, topic: str, yes: bool, output: Output, **options
     chosen = f"{options['state'] or 'ready and delayed'} messages of {quote(topic)}{of_group}"
     older = "" if options["older_than"] is None else f" that are older than {shown_age(options['older_than'])}"
     asking.confirm(f"remove the {chosen}{older}", yes)
-    count = client.purge(
-        topic, state=options["state"], older_than_seconds=options["older_than"], group=options["group"]
+    count = purge_messages(
+        client, topic, state=options["state"], older_than_seconds=options["older_than"], group=options["group"]
     )
     output.done(
         f"{escape(topic)}: {counted(count, 'message')} removed", {"topic": topic, "done": "purged", "count": count}

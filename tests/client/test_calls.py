@@ -65,6 +65,7 @@ def test_a_publish_says_the_options_that_it_has(options, words):
         ),
         (messages.receive("t", group="g", member="m"), "RECEIVE t GROUP g MEMBER m COUNT 1"),
         (groups.members("t"), "GROUP MEMBERS t default"),
+        (groups.holders("t", "g"), "GROUP HOLDERS t g"),
         (messages.ack("t", "r-1", Message("t", "0-1", b"", receipt="r-2")), "ACK t r-1 r-2"),
         (messages.ack("t", "r-1", "r-2", sync=True), "ACK t r-1 r-2 SYNC"),
         (messages.nack("t", "r-1", sync=True), "NACK t r-1 SYNC"),

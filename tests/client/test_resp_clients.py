@@ -270,6 +270,19 @@ def test_members_have_partitions_of_their_own(either, topic):
         either.receive(topic)
 
 
+def test_who_holds_messages_is_listed(either, topic):
+    either.publish_many(topic, ["a", "b", "c"])
+    assert either.holders(topic) == []
+    received = either.receive(topic, count=2, lease_seconds=60)
+    (holder,) = either.holders(topic)
+    assert (holder.user, holder.address, holder.leased) == (None, "127.0.0.1", 2)
+    assert 0 < holder.remaining_ms <= 60_000
+    either.ack(topic, *received)
+    assert either.holders(topic) == []
+    with pytest.raises(RefusedError, match="NOGROUP"):
+        either.holders(topic, "none")
+
+
 def test_messages_with_options_are_published_together(either, topic):
     messages = [Outgoing("a", key="k"), Outgoing(b"b"), Outgoing("c", [("h", "v")], ttl_seconds=60)]
     ids = either.publish_each(topic, messages, dedup_id="1")

@@ -2,12 +2,16 @@
 
 import io
 import sys
+import threading
+from contextlib import contextmanager
 
 import pytest
 
+from miniqueue.commands.shell import acting
 from miniqueue.commands.shell.acting import act_on
 from miniqueue.errors import ServerError
 from miniqueue_client import Selection, Task
+from miniqueue_client.calls.values import Group
 
 
 class FakeClient:
@@ -75,3 +79,49 @@ def test_an_interrupt_cancels_the_task(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         redrive(client)
     assert client.calls[-1] == ("cancel_task", "7")
+
+
+class FakePurge:
+    """Removes messages in three steps, each of which is counted before the next one begins."""
+
+    def __init__(self, *counts: int):
+        self.counts = list(counts)
+        self.was_counted = threading.Event()
+
+    def stats(self, topic):
+        assert topic == "orders"
+        self.was_counted.set()
+        return {"ready": self.counts[0], "delayed": 0}
+
+    def groups(self, topic):
+        return [Group("audit", **self.stats(topic)), Group("default", ready=99)]
+
+    def purge(self, _topic, **_options):
+        while len(self.counts) > 1:
+            self.counts.pop(0)
+            self.was_counted.clear()
+            assert self.was_counted.wait(60)
+        return 9
+
+
+@pytest.mark.parametrize("group", [None, "audit"])
+def test_a_purge_shows_how_many_messages_it_has_removed(monkeypatch, group):
+    monkeypatch.setattr(acting, "_POLL_SECONDS", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    shown = []
+
+    @contextmanager
+    def progress(title, total):
+        assert (title, total) == ("purging", 9)
+        yield shown.append
+
+    monkeypatch.setattr(acting, "progress", progress)
+    assert acting.purge(FakePurge(9, 5, 6, 0), "orders", group=group) == 9
+    assert sum(shown) == 9
+    assert min(shown) == 0  # messages that are published meanwhile do not move the bar back
+
+
+def test_a_purge_in_a_pipe_counts_nothing():
+    client = FakePurge(9)
+    assert acting.purge(client, "orders") == 9
+    assert not client.was_counted.is_set()

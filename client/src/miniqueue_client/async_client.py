@@ -165,6 +165,7 @@ class AsyncClient:
     create_group = awaitable(group_calls.create_group)
     groups = awaitable(group_calls.groups)
     members = awaitable(group_calls.members)
+    holders = awaitable(group_calls.holders)
     seek_group = awaitable(group_calls.seek_group)
     delete_group = awaitable(group_calls.delete_group)
 

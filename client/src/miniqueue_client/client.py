@@ -177,6 +177,7 @@ class Client:
     create_group = blocking(group_calls.create_group)
     groups = blocking(group_calls.groups)
     members = blocking(group_calls.members)
+    holders = blocking(group_calls.holders)
     seek_group = blocking(group_calls.seek_group)
     delete_group = blocking(group_calls.delete_group)
 

@@ -2,9 +2,12 @@
 
 in a pipe       one call, which lasts as long as the act
 on a terminal   a task of the broker ─▶ a bar that shows how far it is; Ctrl-C ends the task after its current step
+
+A purge is one call in both cases; for its bar, the messages that still wait are counted.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,6 +58,47 @@ def act_on(
         done = f"after {counted(task.count, 'message')}"
         raise ServerError(f"the broker refused {done}: {escape(task.error)}", code=task.error.partition(" ")[0])
     return task.count
+
+
+def purge(
+    client: BrokerClient,
+    topic: str,
+    *,
+    state: str | None = None,
+    older_than_seconds: float | None = None,
+    group: str | None = None,
+) -> int:
+    """Remove waiting messages, and return how many; the arguments are those of `Client.purge`. Raises ClientError."""
+    options: dict[str, Any] = {"state": state, "older_than_seconds": older_than_seconds, "group": group}
+    if not sys.stderr.isatty():
+        return client.purge(topic, **options)
+    first, has_ended = _waiting(client, topic, state, group), threading.Event()
+
+    def watch(advance: Callable[[int], None]) -> None:
+        count = 0
+        while not has_ended.wait(_POLL_SECONDS):
+            with suppress(ClientError):  # the purge itself reports it
+                removed = max(count, first - _waiting(client, topic, state, group))
+                advance(removed - count)
+                count = removed
+
+    with progress("purging", first if older_than_seconds is None else None) as advance:
+        watching = threading.Thread(target=watch, args=(advance,))
+        watching.start()
+        try:
+            return client.purge(topic, **options)
+        finally:
+            has_ended.set()
+            watching.join()
+
+
+def _waiting(client: BrokerClient, topic: str, state: str | None, group: str | None) -> int:
+    """Return the number of messages that wait in a topic, or for a group of it."""
+    states = ("ready", "delayed") if state is None else (state,)
+    if group is None:
+        stats = client.stats(topic)
+        return sum(count for each in states if isinstance(count := stats[each], int))
+    return sum(getattr(each, name) for each in client.groups(topic) if each.name == group for name in states)
 
 
 def _watched(client: BrokerClient, task_id: str, advance: Callable[[int], None]) -> Task:

@@ -11,7 +11,7 @@ BAD_WORDS = [
     (
         ["group"],
         78,
-        "miniqueue group: missing command; must be create, delete, members, pause, resume, or seek; see -h",
+        "miniqueue group: missing command; must be create, delete, holders, members, pause, resume, or seek; see",
     ),
     (["group", "create", "orders"], 78, "missing argument GROUP; see -h"),
     (["group", "create", "orders", "default"], 69, "the broker refused: GROUPEXISTS"),
@@ -80,3 +80,12 @@ def test_members_are_listed(miniqueue, client):
     assert miniqueue.out("group", "members", "orders") == "member  partitions\n"
     client.receive("orders", member="ann")
     assert miniqueue.out("group", "members", "orders").splitlines()[1].split() == ["ann", "0"]
+
+
+def test_who_holds_messages_is_listed(miniqueue, client):
+    client.publish_many("orders", ["a", "b"])
+    assert miniqueue.out("group", "holders", "orders") == "user  address  leased  first ends in\n"
+    client.receive("orders", count=2, lease_seconds=3600)
+    user, address, leased, *_ = miniqueue.out("group", "holders", "orders").splitlines()[1].split()
+    assert (user, address, leased) == ("–", "127.0.0.1", "2")
+    assert json.loads(miniqueue.out("group", "holders", "orders", "-o", "jsonl"))["leased"] == 2

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from miniqueue_client.calls import answers
 from miniqueue_client.calls.call import Call, Reply, Seconds, Word, options, seconds_word, time_word
-from miniqueue_client.calls.values import Group, Seek
+from miniqueue_client.calls.values import Group, LeaseHolder, Seek
 
 _OTHERS = frozenset({"paused", "ephemeral", "idle_seconds", "ack_rate_10s"})
 #: Where a group starts: `earliest`, `latest`, the id of a message, ids separated by commas, or a time.
@@ -45,6 +45,11 @@ def members(topic: str, group: str = "default") -> Call[dict[str, tuple[int, ...
     return Call(words, lambda reply: {answers.text(name): tuple(numbers) for name, numbers in reply.items()})
 
 
+def holders(topic: str, group: str = "default") -> Call[list[LeaseHolder]]:
+    """List who holds the leases of receives of a group, most messages first; requires monitor on `*`."""
+    return Call(("GROUP", "HOLDERS", topic, group), lambda reply: [_holder(item) for item in reply])
+
+
 def seek_group(topic: str, group: str, start: Start, *, dry_run: bool = False) -> Call[Seek]:
     """Move a group to another position, earlier or later; its leases end.
 
@@ -61,6 +66,11 @@ def seek_group(topic: str, group: str, start: Start, *, dry_run: bool = False) -
 def delete_group(topic: str, group: str) -> Call[None]:
     """Delete a group; refused with `GROUPINUSE` if it has consumers, or is the only one of its topic."""
     return Call(("GROUP", "DELETE", topic, group), answers.nothing, is_repeatable=False)
+
+
+def _holder(item: dict[bytes, Reply]) -> LeaseHolder:
+    user, address = (None if item[name] is None else answers.text(item[name]) for name in (b"user", b"address"))
+    return LeaseHolder(user, address, int(item[b"leased"]), int(item[b"remaining_ms"]))
 
 
 def _position(start: Start) -> Word:

@@ -175,6 +175,22 @@ class Group:
     ack_rate_10s: float | None = None
 
 
+class LeaseHolder(NamedTuple):
+    """Who holds leases of receives, which belong to no connection; both names are None if the broker does not know.
+
+    Attributes:
+      user: the name of the user.
+      address: the address of a client that has not authenticated.
+      leased: number of messages.
+      remaining_ms: the time until the first of these leases ends.
+    """
+
+    user: str | None
+    address: str | None
+    leased: int
+    remaining_ms: int
+
+
 class Seek(NamedTuple):
     """The effect of moving a group.
 
