@@ -24,8 +24,9 @@ def orders(client):
     for number in range(3):
         client.publish("orders", f"order {number}", key=f"key {number}")
     first, second, third = client.receive("orders", count=3)
-    client.reject("orders", first, reason="no such customer")
-    client.nack("orders", second, third, reason="timeout of the bank")
+    # With `sync`, the dead letters are committed, and so can be seen, when the settles return.
+    client.reject("orders", first, reason="no such customer", sync=True)
+    client.nack("orders", second, third, reason="timeout of the bank", sync=True)
     return client
 
 
