@@ -136,6 +136,9 @@ def members(client: BrokerClient, topic: str, group: str, output: Output) -> Non
 @with_output
 @connected
 def holders(client: BrokerClient, topic: str, group: str, output: Output) -> None:
-    """List the users and addresses that hold messages of GROUP of TOPIC which they received, and may settle."""
+    """List who holds messages of GROUP of TOPIC that were received, and until when.
+
+    Clients without a user have their address. Messages of streams are not listed.
+    """
     rows = [holder._asdict() for holder in client.holders(topic, group)]
     output.rows(_HOLDER_COLUMNS, rows, empty="Nobody holds messages that were received.")

@@ -88,13 +88,10 @@ class FakePurge:
         self.counts = list(counts)
         self.was_counted = threading.Event()
 
-    def stats(self, topic):
+    def groups(self, topic):
         assert topic == "orders"
         self.was_counted.set()
-        return {"ready": self.counts[0], "delayed": 0}
-
-    def groups(self, topic):
-        return [Group("audit", **self.stats(topic)), Group("default", ready=99)]
+        return [Group("audit", ready=self.counts[0], leased=50), Group("default", leased=50, delayed=90)]
 
     def purge(self, _topic, **_options):
         while len(self.counts) > 1:
@@ -104,20 +101,22 @@ class FakePurge:
         return 9
 
 
-@pytest.mark.parametrize("group", [None, "audit"])
-def test_a_purge_shows_how_many_messages_it_has_removed(monkeypatch, group):
+@pytest.mark.parametrize(
+    ("state", "group", "total_count"), [(None, "audit", 9), ("ready", None, 9), (None, None, 99), ("delayed", None, 90)]
+)
+def test_a_purge_shows_how_many_messages_it_has_removed(monkeypatch, state, group, total_count):
     monkeypatch.setattr(acting, "_POLL_SECONDS", 0)
     monkeypatch.setattr(sys, "stderr", Terminal())
     shown = []
 
     @contextmanager
     def progress(title, total):
-        assert (title, total) == ("purging", 9)
+        assert (title, total) == ("purging", total_count)
         yield shown.append
 
     monkeypatch.setattr(acting, "progress", progress)
-    assert acting.purge(FakePurge(9, 5, 6, 0), "orders", group=group) == 9
-    assert sum(shown) == 9
+    assert acting.purge(FakePurge(9, 5, 6, 0), "orders", state=state, group=group) == 9
+    assert sum(shown) == (0 if state == "delayed" else 9)
     assert min(shown) == 0  # messages that are published meanwhile do not move the bar back
 
 

@@ -24,6 +24,7 @@ PUBLIC = {
         "Group",
         "HeldMessage",
         "Http2Client",
+        "LeaseHolder",
         "Message",
         "Origin",
         "Outgoing",

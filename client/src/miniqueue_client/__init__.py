@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Found,
         Group,
         HeldMessage,
+        LeaseHolder,
         Message,
         Origin,
         Page,
@@ -88,6 +89,7 @@ __all__ = [
     "Group",
     "HeldMessage",
     "Http2Client",
+    "LeaseHolder",
     "Message",
     "Origin",
     "Outgoing",
@@ -112,8 +114,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 _VALUES: Final = (
-    *("Bounds", "Counts", "Event", "Found", "Group", "HeldMessage", "Message", "Origin", "Page", "PublishedId"),
-    *("PublishedIds", "Redriven", "Schedule", "Seek", "Task"),
+    *("Bounds", "Counts", "Event", "Found", "Group", "HeldMessage", "LeaseHolder", "Message", "Origin"),
+    *("Page", "PublishedId", "PublishedIds", "Redriven", "Schedule", "Seek", "Task"),
 )
 #: The modules that define the names.
 _MODULES: Final = MappingProxyType(

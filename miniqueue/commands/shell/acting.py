@@ -93,12 +93,10 @@ def purge(
 
 
 def _waiting(client: BrokerClient, topic: str, state: str | None, group: str | None) -> int:
-    """Return the number of messages that wait in a topic, or for a group of it."""
-    states = ("ready", "delayed") if state is None else (state,)
-    if group is None:
-        stats = client.stats(topic)
-        return sum(count for each in states if isinstance(count := stats[each], int))
-    return sum(getattr(each, name) for each in client.groups(topic) if each.name == group for name in states)
+    """Return the number of messages that wait for a group, or the sum of all: a purge empties one after the other."""
+    groups = [each for each in client.groups(topic) if group in (None, each.name)]
+    ready = 0 if state == "delayed" else sum(each.ready for each in groups)
+    return ready + (0 if state == "ready" else sum(each.delayed for each in groups))
 
 
 def _watched(client: BrokerClient, task_id: str, advance: Callable[[int], None]) -> Task:
