@@ -203,8 +203,8 @@ class RespConnection(asyncio.Protocol):
         if self._is_tls:
             self.give_up_waiting()
             self._carry_out_last()
-        elif self._hold is not None and self._hold.waiting is not None:
-            self._hold.waiting.wait_no_longer()
+        else:
+            self.wait_no_longer()
         if self._hold is None and not self._incoming.is_behind:
             self._end()  # otherwise after the last command, even if the connection is lost before
         return not self._is_tls
@@ -626,6 +626,11 @@ class RespConnection(asyncio.Protocol):
         if self._hold is not None and self._hold.waiting is not None:
             self._hold.waiting.give_up()
 
+    def wait_no_longer(self) -> None:
+        """Answer the command that waits, if there is one, with what was available before."""
+        if self._hold is not None and self._hold.waiting is not None:
+            self._hold.waiting.wait_no_longer()
+
     def _go_on_or_close(self) -> None:
         """Send the replies after the command that held the connection; carry out the next one unless draining."""
         if self._life is DRAINING and self._hold is None:
@@ -724,6 +729,8 @@ class RespConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _end(self) -> None:
+        if self._life is HALF_CLOSED and self.router is not None and self.router.end():
+            return
         self.leave()
         self.close_when_sent()
 

@@ -26,6 +26,10 @@ class Router(Protocol):
         """Read replies again."""
         ...
 
+    def end(self) -> bool:
+        """Note that the client sends no more; return whether the router closes the connection, after last replies."""
+        ...
+
     def leave(self) -> None:
         """End what other processes do for the client, which leaves: they return what it holds."""
         ...

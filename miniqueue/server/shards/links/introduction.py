@@ -27,6 +27,7 @@ class Introduction(NamedTuple):
       protocol: the version of RESP that it has selected.
       name: what it has called itself.
       library: the library that it has named.
+      end_wait: what the door sends to end the wait of a command (`link`); random, so that no client sends it.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Introduction(NamedTuple):
     protocol: int = 2
     name: str = ""
     library: str = ""
+    end_wait: str = ""
 
     def encode(self) -> bytes:
         """Return the line."""

@@ -4,7 +4,8 @@
                                                                         └─▶ to the client ◀─────┘
 
 The end of a batch's replies is the reply to a PING with a random text that no client has seen: replies are not parsed.
-Batches can follow each other without waiting; their replies come in the same order.
+Batches can follow each other without waiting; their replies come in the same order. A PING with another random text
+ends the wait of the command before it: the owner looks for that text in what arrives, as it is behind that command.
 """
 
 import asyncio
@@ -19,6 +20,9 @@ from miniqueue.wire.resp_replies import bulk
 
 #: Replies up to this size are passed on together with their end, so that an owner that dies has answered nothing of it.
 MAX_HELD_BYTES: Final = 256 << 10
+#: With more bytes that the owner has not read, a tunnel takes no more from its client.
+MAX_UNSENT_BYTES: Final = 64 << 10
+_PING: Final = b"*2\r\n$4\r\nPING\r\n"
 
 
 class Failure(Enum):
@@ -71,9 +75,10 @@ class Link(asyncio.Protocol):
 
     def __init__(self, introduction: Introduction, on_lost: Callable[["Link"], object]) -> None:
         self.introduction = introduction
+        self._end_wait = secrets.token_hex(16).encode()
         self._on_lost: Callable[[Link], object] | None = on_lost
         nonce = secrets.token_hex(16).encode()
-        self._ask = b"*2\r\n$4\r\nPING\r\n" + bulk(nonce)
+        self._ask = _PING + bulk(nonce)
         self._end = bulk(nonce)
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []  # what is sent as soon as there is a connection
@@ -82,7 +87,8 @@ class Link(asyncio.Protocol):
         self._replies = bytearray()
         self._has_passed = False
         self._is_lost = False
-        self._has_ended_wait = self._is_paused = False
+        self._has_ended = self._is_paused = self._is_full = False
+        self._on_room: Callable[[], None] | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -95,12 +101,14 @@ class Link(asyncio.Protocol):
         if self._is_lost and not self._batches:
             self._transport.abort()
             return
-        self._transport.write(b"".join([self.introduction.encode(), *self._waiting]))
+        self._transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
+        introduction = self.introduction._replace(end_wait=self._end_wait.decode())
+        self._transport.write(b"".join([introduction.encode(), *self._waiting]))
         self._waiting.clear()
         if self._is_paused:
             self.pause()
-        if self._has_ended_wait:
-            self.end_wait()
+        if self._has_ended:
+            self._transport.write_eof()
 
     def send(self, commands: bytes, batch: Batch) -> None:
         """Send commands; their replies go to `batch`."""
@@ -210,10 +218,31 @@ class Link(asyncio.Protocol):
             self.close()
 
     def end_wait(self) -> None:
-        """Close this half, so that the owner answers a command that waits; no further batch can be sent."""
-        self._has_ended_wait = self._is_lost = True
+        """Make the owner answer a command that waits, which is the last one that was sent."""
+        self.send(_PING + bulk(self._end_wait), Batch(None, _nothing, _nothing))
+
+    def end(self) -> None:
+        """Close this half: the client sends no more. The owner answers what was sent, and ends the link."""
+        self._has_ended = True
         if self._transport is not None:
             self._transport.write_eof()
+
+    def pause_writing(self) -> None:
+        """Note that the owner does not read what is sent."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Call what waits for the owner to read."""
+        self._is_full = False
+        on_room, self._on_room = self._on_room, None
+        if on_room is not None:
+            on_room()
+
+    def has_room(self, on_room: Callable[[], None]) -> bool:
+        """Return whether the owner reads what is sent; if not, `on_room` is called when it does."""
+        if self._is_full:
+            self._on_room = on_room
+        return not self._is_full
 
     def pause(self) -> None:
         """Read no replies until `resume`: the client does not read them."""
@@ -226,3 +255,7 @@ class Link(asyncio.Protocol):
         self._is_paused = False
         if self._transport is not None:
             self._transport.resume_reading()
+
+
+def _nothing(_: object) -> None:
+    """Ignore a reply."""

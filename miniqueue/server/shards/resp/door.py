@@ -124,6 +124,14 @@ class Door:
         for link in self._links.values():
             link.resume()
 
+    def end(self) -> bool:
+        """Leave the end of a connection that has subscribed to the owner, which answers what was sent before."""
+        mode = self._client.mode
+        if isinstance(mode, Tunnel):
+            mode.end()
+            return True
+        return False
+
     def leave(self) -> None:
         """End the links, after the replies to what was sent: the owners return what the client holds."""
         self._send_outgoing()
@@ -188,11 +196,22 @@ class Door:
             self._outgoing.setdefault(shard, []).append(short)
             return
         self._send_outgoing()
-        client.hold(_Waiting(link) if word in WAITING else None)
-        if word in (b"SUBSCRIBE", b"SUB"):
+        if word in WAITING:
+            self._wait(link, data, word)
+        elif word in (b"SUBSCRIBE", b"SUB"):
+            client.hold()
             link.send(data, Batch(None, partial(self._begin_tunnel, link), partial(self._fail, word)))
         else:
+            client.hold()
             link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+
+    def _wait(self, link: Link, data: bytes, word: bytes) -> None:
+        """Send a command that can wait at its owner; it does not if the client has ended, and so may have gone."""
+        client, waiting = self._client, _Waiting(link)
+        client.hold(waiting)
+        link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+        if client.has_ended:
+            waiting.wait_no_longer()
 
     def _begin_tunnel(self, link: Link, replies: bytes) -> None:
         """Make the connection a tunnel, unless the owner has refused; the first deliveries may have come."""
@@ -307,7 +326,7 @@ class Door:
             self._client.close_when_sent()
 
     def _receive_any(self, command: Command) -> bool:
-        client, placing, presence = self._client, self._peers.placing, Presence()
+        placing, presence = self._peers.placing, Presence()
         shard = only_shard_of(command, placing)
         if shard == placing.number:
             return False
@@ -316,8 +335,7 @@ class Door:
         else:
             self._send_outgoing()
             link = self._link(shard)
-            client.hold(_Waiting(link))
-            link.send(encode(command), Batch(client.send, client.release, partial(self._fail, b"RECEIVE")))
+            self._wait(link, encode(command), b"RECEIVE")
         return True
 
     # --- links ------------------------------------------------------------------------------------------------
@@ -383,11 +401,13 @@ class _Waiting:
     """A command that waits at its owner."""
 
     def __init__(self, link: Link) -> None:
-        self._link = link
+        self._link: Link | None = link
 
     def give_up(self) -> None:
         """End the wait: the owner answers now."""
-        self._link.end_wait()
+        link, self._link = self._link, None
+        if link is not None:
+            link.end_wait()
 
     wait_no_longer = give_up
 
@@ -400,6 +420,7 @@ class Tunnel:
     def __init__(self, client: RoutedClient, link: Link) -> None:
         self._client = client
         self._link = link
+        self._has_ended = False
         link.open_tunnel(Tunneled(client.send, self._end))
 
     def execute(self, command: Command) -> bytes:
@@ -409,7 +430,15 @@ class Tunnel:
             self._link.send(encode(command), Batch(self._client.send, self._reset, lambda _: self._end()))
         else:
             self._link.write(encode(command))
+            if not self._link.has_room(partial(self._client.release, b"")):
+                self._client.hold()
         return b""
+
+    def end(self) -> None:
+        """Tell the owner that the client sends no more; it ends the stream, and with it the connection."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._link.end()
 
     def _reset(self, rest: bytes) -> None:
         self._client.mode = None

@@ -71,7 +71,9 @@ def owner() -> Owner:
 
 
 def test_a_link_begins_with_the_client(owner):
-    assert parse_introduction(owner.introduced.removesuffix(b"\n")) == ADA
+    introduction = parse_introduction(owner.introduced.removesuffix(b"\n"))
+    assert introduction._replace(end_wait="") == ADA
+    assert len(introduction.end_wait) == 32
 
 
 @given(
@@ -180,8 +182,36 @@ async def test_the_end_of_a_wait_reaches_the_owner_also_if_the_link_is_connected
     owner.link.close_when_answered()
     if not is_connected:
         owner.connect()
-    sent = owner.introduced + owner.transport.take()
-    assert owner.transport.is_half_closed
-    owner.link.data_received(b"*0\r\n" + owner.nonce_of(sent))
+    introduced, _, rest = owner.introduced.partition(b"\n")
+    sent, text = rest + owner.transport.take(), parse_introduction(introduced).end_wait.encode()
+    assert sent.startswith(b"receive")
+    assert bulk(text) in sent
+    assert not owner.transport.is_half_closed
+    owner.link.data_received(b"*0\r\n" + owner.nonce_of(sent) + bulk(text) + owner.nonce_of(sent))
     assert outcome.replies == b"*0\r\n"
     assert owner.transport.is_closed
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_the_end_of_a_client_reaches_the_owner_also_if_the_link_is_connected_later(is_connected):
+    owner = Owner()
+    if is_connected:
+        owner.connect()
+    owner.link.write(b"last")
+    owner.link.end()
+    if not is_connected:
+        owner.connect()
+    assert (owner.introduced + owner.transport.take()).endswith(b"last")
+    assert owner.transport.is_half_closed
+
+
+async def test_a_link_says_when_its_owner_reads_again(owner):
+    told = []
+    assert owner.link.has_room(lambda: told.append("never"))
+    owner.link.pause_writing()
+    assert not owner.link.has_room(lambda: told.append("room"))
+    owner.link.resume_writing()
+    assert told == ["room"]
+    assert owner.link.has_room(lambda: told.append("never"))
+    owner.link.resume_writing()
+    assert told == ["room"]

@@ -1,5 +1,6 @@
 """Clients of RESP at the doors of three shards, whose backs are real: what they send, and what they get."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.server.shards.http.tunnels import until
 
 #: Topics of shards 0, 1, and 2; a client is at the door of shard 0 unless a test says otherwise.
 OWN, OTHER, THIRD = (topic.encode() for topic in TOPICS)
+#: Far longer than a reply takes, and shorter than the waits that are to be ended.
+LIMIT_SECONDS = 30
 
 
 class DoorClient(Client):
@@ -43,7 +46,8 @@ class DoorClient(Client):
                 self.heard = self.heard[end:]
             return len(replies) == count
 
-        await until(is_enough)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await until(is_enough)
         return replies
 
     async def ask(self, *words: bytes) -> bytes:
@@ -160,6 +164,69 @@ async def test_a_stream_of_another_shard_delivers_until_reset(client, fleet):
     assert await client.ask(b"RESET") == b"+RESET\r\n"
     assert await client.ask(b"LEN", OTHER) == b":1\r\n"
     assert await client.ask(b"PUB", OWN, b"x") == b"$3\r\n0-0\r\n"
+
+
+async def test_a_client_that_closes_its_half_after_its_last_ack_gets_the_reply(client, fleet):
+    await client.ask(b"PUB", OTHER, b"first")
+    assert await client.ask(b"SUBSCRIBE", OTHER) == b"$5\r\nfirst\r\n"
+    client.tell((b"ACK",))
+    client.connection.eof_received()
+    assert await client.hear() == [b"+OK\r\n"]
+    await until(lambda: client.transport.is_closed)
+    assert await payloads_in(fleet, OTHER) == []
+
+
+async def test_a_client_that_closes_its_half_in_one_piece_with_all_its_commands_gets_all_replies(client):
+    client.tell((b"PUB", OTHER, b"x"), (b"SUBSCRIBE", OTHER), (b"ACK",), (b"PING",))
+    client.connection.eof_received()
+    assert await client.hear(4) == [b"$3\r\n0-0\r\n", b"$1\r\nx\r\n", b"+OK\r\n", b"+PONG\r\n"]
+    await until(lambda: client.transport.is_closed)
+
+
+async def test_a_client_that_sends_much_behind_a_wait_keeps_what_it_holds(client, connect):
+    await client.ask(b"PUB", OTHER, b"x")
+    assert await client.ask(b"GET", OTHER) == b"$1\r\nx\r\n"
+    client.tell((b"RECEIVE", OTHER, b"WAIT", b"60"))
+    for _ in range(3):
+        client.tell((b"PING", bytes(40_000)))
+    received, *_ = await client.hear(4)
+    assert received == b"*0\r\n"
+    assert await client.ask(b"ACK", OTHER) == b"+OK\r\n"
+    client.tell((b"RECEIVE", OTHER, b"WAIT", b"60"), (b"PING",))  # the next wait is not ended by the last one
+    await connect(2).ask(b"PUB", OTHER, b"y")
+    received, pong = await client.hear(2)
+    assert b"$1\r\ny\r\n" in received
+    assert pong == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize("is_read_at_once", [True, False])
+async def test_a_client_that_closes_its_half_behind_a_wait_gets_what_is_there(client, fleet, is_read_at_once):
+    client.tell((b"PUB", OTHER, b"x"), (b"RECEIVE", OTHER, b"WAIT", b"60"), (b"RECEIVE", OTHER, b"WAIT", b"60"))
+    if not is_read_at_once:
+        await fleet.wait_until_read(OTHER.decode())
+    client.connection.eof_received()
+    _, first, second = await client.hear(3)
+    assert b"$1\r\nx\r\n" in first
+    assert second == b"*0\r\n"
+    await until(lambda: client.transport.is_closed)
+
+
+async def test_a_stream_takes_no_more_from_its_client_than_its_owner_reads(client, fleet):
+    client.tell((b"SUBSCRIBE", OTHER))
+    await fleet.wait_until_read(OTHER.decode())
+    [link] = [each for each in fleet.members[0].shard.peers._links if each.introduction.kind == "resp"]
+    await until(lambda: client.connection.mode is not None)
+    link.pause_writing()
+    for number in range(3):
+        client.tell((b"PING", b"%d" % number))
+    assert await client.hear() == [b"$1\r\n0\r\n"]
+    for _ in range(2):
+        client.tell((b"PING", bytes(100_000)))
+    assert not client.transport.is_reading()
+    link.resume_writing()
+    assert await client.hear(2) == [b"$1\r\n1\r\n", b"$1\r\n2\r\n"]
+    assert len(await client.hear(2)) == 2
+    assert client.transport.is_reading()
 
 
 async def test_what_is_published_just_before_a_stream_is_delivered_by_it(client):
