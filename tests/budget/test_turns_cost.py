@@ -47,6 +47,9 @@ RETURNED = 3000
 MOST = 200_000
 HOST = [(b"host", b"localhost:8080")]
 
+#: Settings whose change concerns all partitions and groups of a topic.
+WIDE_SETTINGS = [b"trace true", b"max_deliveries 3", b"ttl_seconds 60"]
+
 #: What settles messages, and what follows the receipts.
 SETTLES = {b"ACK": b"", b"NACK": b"", b"BACK": b"", b"DACK": b"5", b"REJECT": b"broken", b"EXTEND": b"60"}
 COMMANDS = [
@@ -304,6 +307,33 @@ async def measure_groups(settings: bytes) -> list[Measured]:
 def test_no_act_on_a_group_holds_the_loop_in_proportion_to_its_partitions(settings):
     with asyncio.Runner(loop_factory=IterationLoop) as runner:
         measured = runner.run(measure_groups(settings))
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
+
+
+async def measure_settings() -> list[Measured]:
+    """Change settings of a topic that has as many partitions as one may have, and many groups, and back."""
+    world = World()
+    broker = await world.start()
+    client = Client(RespServer(broker, PARAMETERS))
+    await say(client, b"TOPIC CREATE wide partitions %d" % MAX_PARTITIONS)
+    for number in range(20):
+        await say(client, b"GROUP CREATE wide g%d" % number)
+    for number in range(LONG // 10):
+        broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
+    await world.commit()
+    measured = []
+    for setting in WIDE_SETTINGS:
+        for words in (setting, setting.split()[0] + b" default"):
+            line = b"TOPIC SET wide " + words
+            measured.append(await measure(line.decode(), partial(say, client, line)))
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_setting_holds_the_loop_in_proportion_to_partitions_and_groups():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_settings())
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 

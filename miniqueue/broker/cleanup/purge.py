@@ -266,7 +266,7 @@ async def _drop_records(
         return 0
     if cursor.trace is not None:
         waiting = (seq for order, seq, _, _ in stored if view.is_waiting(cursor, range_, order))
-        cursor.trace.note_each(Kind.PURGED, waiting)
+        cursor.trace.note_each(cursor, Kind.PURGED, waiting)
     count = removing.drop_records(cursor, range_, stored)
     await _commit(engine, topic)
     return count

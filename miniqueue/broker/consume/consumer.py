@@ -229,7 +229,7 @@ class Consumer:
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""
         if cursor.trace is not None:
-            cursor.trace.delivered(lease, self.receiver)
+            cursor.trace.delivered(cursor, lease, self.receiver)
         holding = self._holding
         holding.add(cursor, lease)
         self.room = self._prefetch - holding.count if holding.size_bytes < self._free_bytes else self._room_of_much()

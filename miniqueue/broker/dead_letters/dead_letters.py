@@ -200,13 +200,14 @@ def _is_dead_letter(record: Record) -> bool:
 def _reject(cursor: GroupCursor, lease: Lease, reason: bytes, moved_count: int) -> None:
     cursor.drop(lease, None, moved_count=moved_count)
     if cursor.trace is not None:
-        cursor.trace.note(Kind.REJECTED, lease, reason)
+        cursor.trace.note(cursor, Kind.REJECTED, lease, reason)
 
 
 def _note(cursor: GroupCursor, records: list[Record], positions: list[tuple[int, int]], topic: bytes) -> None:
     """Record the new positions of messages, if the topic is traced."""
     if cursor.trace is not None:
-        cursor.trace.moved(Kind.DEAD_LETTERED, [record.seq for record in records], positions, topic)
+        seqs = [record.seq for record in records]
+        cursor.trace.moved(cursor, Kind.DEAD_LETTERED, seqs, positions, topic)
 
 
 def _report(engine: Engine, topic: Topic, cursor: GroupCursor, records: list[Record], reason: bytes) -> None:

@@ -226,7 +226,7 @@ class Leases:
             if group.topic.trace is not None:
                 for cursor, lease in held:
                     if cursor.trace is not None:
-                        cursor.trace.note(Kind.EXTENDED, lease)
+                        cursor.trace.note(cursor, Kind.EXTENDED, lease)
         elif held := book.take(numbers):
             act.settle(held)
             self.dispatcher.settled(group, is_returned=act.is_returned)

@@ -204,7 +204,7 @@ class ReceiveRequest:
         receiver = Receiver(self._actor, member, prefix)
         for cursor, lease in self._taken:
             if cursor.trace is not None:
-                cursor.trace.delivered(lease, receiver)
+                cursor.trace.delivered(cursor, lease, receiver)
 
     def fail(self, error: MiniqueueError, /) -> None:
         """Answer with an error, or with the messages that were collected before it."""

@@ -233,7 +233,46 @@ def _first_of(cursor: GroupCursor) -> int:
 
 
 class GroupTrace:
-    """Records what a group does with the messages of a partition; implements `Recorder`."""
+    """Records what a group does: a `Recorder` for all its cursors, of which there may be thousands.
+
+    With the first event of a cursor, a `CursorTrace` takes over.
+
+    Args:
+      trace: the trace of the topic.
+      group: the name of the group.
+    """
+
+    __slots__ = ("_group", "_trace")
+
+    def __init__(self, trace: TopicTrace, group: bytes) -> None:
+        self._trace = trace
+        self._group = group
+
+    def note(self, cursor: GroupCursor, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
+        """Record what happened to the messages of a lease."""
+        self._of(cursor).note(cursor, kind, lease, reason)
+
+    def note_each(self, cursor: GroupCursor, kind: Kind, seqs: Iterable[int]) -> None:
+        """Record the same event for messages by their sequence numbers."""
+        self._of(cursor).note_each(cursor, kind, seqs)
+
+    def delivered(self, cursor: GroupCursor, lease: Lease, receiver: SupportsBytes) -> None:
+        """Record the receiver of the messages of a lease."""
+        self._of(cursor).delivered(cursor, lease, receiver)
+
+    def moved(
+        self, cursor: GroupCursor, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes
+    ) -> None:
+        """Record the positions to which messages moved."""
+        self._of(cursor).moved(cursor, kind, seqs, to, topic)
+
+    def _of(self, cursor: GroupCursor) -> "CursorTrace":
+        recorder = cursor.trace = CursorTrace(self._trace, cursor.partition, self._group)
+        return recorder
+
+
+class CursorTrace:
+    """Records what a group does with the messages of a partition; implements `Recorder` for one cursor."""
 
     __slots__ = ("_group", "_noted_seq", "_now_ms", "_partition", "_rows", "_start_seq", "_trace")
 
@@ -246,7 +285,7 @@ class GroupTrace:
         self._partition = partition
         self._group = group
 
-    def note(self, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
+    def note(self, _cursor: GroupCursor, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
         """Record what happened to the messages of a lease."""
         self._trace.is_urgent = True
         first_seq = lease.first_seq
@@ -255,12 +294,12 @@ class GroupTrace:
             self._note_commit(lease)
         self._rows.append((kind, first_seq, lease.count, self._now_ms(), self._group, reason, 0))
 
-    def note_each(self, kind: Kind, seqs: Iterable[int]) -> None:
+    def note_each(self, _cursor: GroupCursor, kind: Kind, seqs: Iterable[int]) -> None:
         """Record the same event for messages by their sequence numbers."""
         self._trace.is_urgent = True
         self._rows.extend((kind, seq, 1, self._now_ms(), self._group, b"", 0) for seq in seqs)
 
-    def delivered(self, lease: Lease, receiver: SupportsBytes) -> None:
+    def delivered(self, _cursor: GroupCursor, lease: Lease, receiver: SupportsBytes) -> None:
         """Record the receiver of the messages of a lease."""
         first_seq = lease.first_seq
         if first_seq < self._start_seq:
@@ -273,6 +312,8 @@ class GroupTrace:
             self._noted_seq = chunk.first_seq
             self._rows.append((COMMITTED, chunk.first_seq, len(chunk.payloads), chunk.committed_at_ms, b"", b"", 0))
 
-    def moved(self, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes) -> None:
+    def moved(
+        self, _cursor: GroupCursor, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes
+    ) -> None:
         """Record the positions to which messages moved."""
         self._trace.moved(kind, self._partition, seqs, to, topic, self._group)

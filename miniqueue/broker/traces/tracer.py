@@ -26,7 +26,7 @@ from miniqueue.storage.format.traces import TraceState, decode_age
 
 log = structlog.get_logger()
 
-_trace = attrgetter("trace")
+_trace, _tail_seq = attrgetter("trace"), attrgetter("tail_seq")
 
 #: Maximum size of the traces of one topic; beyond it, the oldest traces are deleted.
 MAX_TRACE_BYTES = 1 << 30
@@ -91,8 +91,9 @@ class Tracer:
         for group in topic.groups.values():
             # There may be thousands of cursors, and usually only those of a new group have no trace yet.
             cursors = group.cursors if is_new else compress(group.cursors, map(not_, map(_trace, group.cursors)))
+            recorder = None if trace is None else GroupTrace(trace, group.name)
             for cursor in cursors:
-                cursor.trace = None if trace is None else GroupTrace(trace, cursor.partition, group.name)
+                cursor.trace = recorder
 
     def hurry(self) -> None:
         """Make the next commit write all recorded events."""
@@ -195,7 +196,7 @@ def _see(topic: Topic, trace: TopicTrace) -> None:
         return
     for number, partition in topic.partitions.items():
         if number not in known or trace_keys.SHELF | number not in known:
-            known.setdefault(number, max((cursor.tail_seq for cursor in partition.cursors.values()), default=0))
+            known.setdefault(number, max(map(_tail_seq, partition.cursors.values()), default=0))
             known.setdefault(trace_keys.SHELF | number, partition.delays.state.serial)
 
 

@@ -139,7 +139,7 @@ class GroupCursor:
         self.blocked_on: Range | None = None
         self.changes = Changes()
         self.policy: ReturnPolicy[GroupCursor] | None = None
-        self.trace: Recorder | None = None  # set while the topic is traced
+        self.trace: Recorder[GroupCursor] | None = None  # set while the topic is traced
         self.keyed: KeyedTaking | None = None  # set if messages are delivered by their keys
         self.unique_keys: KeyRelease | None = None  # set in the group whose settling removes messages from the topic
         self.next_receipt = 1  # 0 is no receipt
@@ -402,7 +402,7 @@ class GroupCursor:
         """
         self.revoke(lease)
         if self.trace is not None and kind is not None:
-            self.trace.note(kind, lease, reason)
+            self.trace.note(self, kind, lease, reason)
         self.leased_count -= lease.count
         self.leased_bytes -= lease.size_bytes
         if isinstance(lease, ChunkLease):

@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, SupportsBytes
 
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.state import CursorT_contra
 
 
 class Kind(IntEnum):
@@ -123,21 +124,23 @@ class Regrouping(NamedTuple):
         return cls(first_seq, end_seq, next_seq, actor)
 
 
-class Recorder(Protocol):
-    """Records the events of one group in one partition."""
+class Recorder(Protocol[CursorT_contra]):
+    """Records the events of cursors of one group; `cursor` is the one with the event."""
 
-    def note(self, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
+    def note(self, cursor: CursorT_contra, kind: Kind, lease: Lease, reason: bytes = b"") -> None:
         """Record an event of the messages of a lease."""
         ...
 
-    def note_each(self, kind: Kind, seqs: Iterable[int]) -> None:
+    def note_each(self, cursor: CursorT_contra, kind: Kind, seqs: Iterable[int]) -> None:
         """Record an event of each of these sequence numbers."""
         ...
 
-    def delivered(self, lease: Lease, receiver: SupportsBytes) -> None:
+    def delivered(self, cursor: CursorT_contra, lease: Lease, receiver: SupportsBytes) -> None:
         """Record the receiver of a lease."""
         ...
 
-    def moved(self, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes) -> None:
+    def moved(
+        self, cursor: CursorT_contra, kind: Kind, seqs: Iterable[int], to: Sequence[tuple[int, int]], topic: bytes
+    ) -> None:
         """Record where each message was moved: the topic, and for each (partition, sequence number)."""
         ...

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from miniqueue.broker.commit import journal as commit
-from miniqueue.broker.model.recording import GroupTrace
+from miniqueue.broker.model.recording import CursorTrace
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.errors import OutcomeUnknownError
 from miniqueue.errors.requests import UnknownMessageError
@@ -222,20 +222,20 @@ async def test_what_is_told_after_faults_of_the_store_is_what_was_done(seed, is_
     await check(await world.store.as_of(len(world.store.batches)), walk.done, is_whole=False)
 
 
-def lying(self, kind, lease, reason=b"") -> None:
+def lying(self, _cursor, kind, lease, reason=b"") -> None:
     """Note another end than there was."""
     self._trace.is_urgent = True
     kind = Kind.ACKNOWLEDGED if kind is Kind.NACKED else kind
     self._rows.append((kind, lease.first_seq, lease.count, self._now_ms(), self._group, reason, 0))
 
 
-def late(self, kind, lease, reason=b"") -> None:
+def late(self, _cursor, kind, lease, reason=b"") -> None:
     """Make settles wait for a commit, as publishes do."""
     self._rows.append((kind, lease.first_seq, lease.count, self._now_ms(), self._group, reason, 0))
 
 
 @pytest.mark.parametrize(("bug", "said"), [(lying, "the trace of|come back"), (late, "come back|done with")])
 def test_a_trace_that_lies_or_comes_late_is_found(bug, said, monkeypatch):
-    monkeypatch.setattr(GroupTrace, "note", bug)
+    monkeypatch.setattr(CursorTrace, "note", bug)
     with pytest.raises(AssertionError, match=said):
         run(lambda world: walk_and_check(world, 0))

@@ -10,7 +10,7 @@ from miniqueue.broker.consume.membership import Membership
 from miniqueue.broker.groups import start_positions
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.broker.model import topic as topics
-from miniqueue.broker.model.recording import GroupTrace
+from miniqueue.broker.model.recording import CursorTrace
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease, settle_each
 from miniqueue.core.group.growth import OldFirst
@@ -100,13 +100,13 @@ def answers_get_lost(patch: Patch) -> None:
 
 
 def ends_are_not_noted(patch: Patch) -> None:
-    note = GroupTrace.note
+    note = CursorTrace.note
 
-    def but_ends(self, kind, lease, reason=b""):
+    def but_ends(self, cursor, kind, lease, reason=b""):
         if kind.name != "ACKNOWLEDGED":
-            note(self, kind, lease, reason)
+            note(self, cursor, kind, lease, reason)
 
-    patch.setattr(GroupTrace, "note", but_ends)
+    patch.setattr(CursorTrace, "note", but_ends)
 
 
 IN_LOGS: dict[Plant, str] = {
