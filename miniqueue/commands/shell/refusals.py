@@ -1,9 +1,13 @@
-"""Refusals as a person reads them: with the topic that does not exist, the role that is missing, or the flag to use.
+"""Refusals as a person reads them: with what does not exist, the role that is missing, or the flag to use.
 
 NOTOPIC There is no such topic            ─▶ …: orders
+NOGROUP The topic has no such group       ─▶ …: audit
+NOMESSAGE There is no such message: …     ─▶ …; the id was 0-17
 NOPERM User ada has no permissions to …   ─▶ …; it requires the role publisher on orders
 certificate verify failed                 ─▶ …; --ca-file names certificates to trust
 """
+
+from typing import Final
 
 from miniqueue.access.rights import COMMANDS, ROLES, RequiredRight, Right
 from miniqueue.errors import ServerError
@@ -11,6 +15,9 @@ from miniqueue.server.process.escaping import escape
 from miniqueue_client import RefusedError
 from miniqueue_client.calls.call import Word
 from miniqueue_client.calls.errors import UntrustedError
+
+#: The word with the topic in a command `GROUP`, also if its right is one on the whole broker.
+_TOPIC_OF_GROUP_AT: Final = 2
 
 
 def explained(refused: RefusedError, words: tuple[Word, ...]) -> ServerError:
@@ -28,24 +35,34 @@ def trusting(untrusted: UntrustedError) -> UntrustedError:
 
 
 def details_of(refused: RefusedError, words: tuple[Word, ...]) -> str:
-    """Return the missing topic, or the missing role and its topic, as the rest of a sentence; "" for other refusals."""
-    names = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    required = COMMANDS.get(b" ".join(names[:2]).upper()) or COMMANDS.get(names[0].upper())
+    """Return what is missing, or the missing role and its topic, as the rest of a sentence; "" if it is not known."""
+    names = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words]
+    required = _required(" ".join(names[:2])) or _required(names[0])
     if required is None or required.right in (Right.OPEN, Right.KNOWN):
         return ""
-    topic = _topic_of(required, names)
+    is_of_group = names[0] == "GROUP"
+    topic_at = _TOPIC_OF_GROUP_AT if is_of_group else len(names) if required.topic_at is None else required.topic_at
+    topic, rest = "".join(names[topic_at : topic_at + 1]), names[topic_at + 1 :]
     match refused.code:
-        case "NOTOPIC":
-            return "" if topic is None else f": {escape(topic)}"
+        case "NOTOPIC" if topic:
+            return f": {escape(topic)}"
+        case "NOGROUP" if not str(refused).startswith("NOGROUP group "):  # such a text names it with the setting
+            group = rest[0] if is_of_group else _after("GROUP", rest)
+            return f": {escape(group)}" if group else ""
+        case "NOMESSAGE":
+            message_id = _after("ID", rest) or _after("AFTER", rest) or "".join(rest[:1])
+            return f"; the id was {escape(message_id)}" if message_id else ""
         case "NOPERM":
             role = next(role for role, rights in ROLES.items() if required.right in rights)
-            return f"; it requires the role {role} on {'*' if topic is None else escape(topic)}"
+            return f"; it requires the role {role} on {escape(topic) if required.topic_at and topic else '*'}"
         case _:
             return ""
 
 
-def _topic_of(required: RequiredRight, names: list[bytes]) -> str | None:
-    """Return the topic of a command; None if it concerns the whole broker."""
-    if required.topic_at is None or required.topic_at >= len(names):
-        return None
-    return names[required.topic_at].decode("utf-8", "replace")
+def _required(name: str) -> RequiredRight | None:
+    return COMMANDS.get(name.upper().encode("utf-8", "replace"))
+
+
+def _after(option: str, words: list[str]) -> str | None:
+    """Return the value of an option; None if the command does not have it."""
+    return words[words.index(option) + 1] if option in words[:-1] else None
