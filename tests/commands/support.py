@@ -112,7 +112,10 @@ class CommandLine:
 def on_a_terminal(
     command: Sequence[str], environ: Mapping[str, str], directory: Path, typed: bytes = b"", prompt: bytes = b""
 ) -> Ended:
-    """Run a command of a terminal that is `COLUMNS` wide; `typed` waits in its keyboard, or is typed after a prompt."""
+    """Run a command of a terminal that is `COLUMNS` wide.
+
+    `typed` waits in its keyboard, or is typed once, after a prompt.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     if typed and not prompt:
@@ -132,6 +135,7 @@ def on_a_terminal(
                 shown += part
                 if prompt and shown.endswith(prompt):
                     screen.write(typed)
+                    prompt = b""  # a shell shows it again
         code = process.wait()
         watchdog.cancel()
     return Ended(code, shown.decode().replace("\r\n", "\n"))

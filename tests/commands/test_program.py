@@ -1,6 +1,5 @@
-"""What all commands have in common: flags, suggestions, help, completion, and what a broker's start imports."""
+"""What all commands have in common: flags, suggestions, help, and what a broker's start imports."""
 
-import shlex
 import subprocess
 import sys
 
@@ -9,7 +8,6 @@ import pytest
 from miniqueue.commands import COMMANDS
 from miniqueue.tools import TOOLS
 from tests.acceptance.process import COMMAND, ROOT, environment
-from tests.acceptance.tools import needs
 
 pytestmark = pytest.mark.acceptance
 
@@ -108,98 +106,6 @@ def test_a_broker_and_its_help_import_nothing_of_the_commands():
     modules = set(done.stdout.splitlines()[-1].split())
     assert "miniqueue.commands" in modules
     assert not modules & {"click", "rich", "redis", "miniqueue.commands.program", "miniqueue_client.client"}
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_has_a_script_for_completion(without_url, shell):
-    assert f"_MINIQUEUE_COMPLETE={shell}_complete" in without_url.out("completion", shell)
-
-
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("miniqueue pin", ["ping"]),
-        ("miniqueue che", ["check"]),
-        ("miniqueue --monitor-p", []),
-        ("miniqueue -resp-p", ["-resp-port"]),
-        ("miniqueue topics --na", ["--names"]),
-        ("miniqueue topics -o js", ["json", "jsonl"]),
-        ("miniqueue topics --output=js", ["json", "jsonl"]),
-        ("miniqueue context sh", ["show"]),
-        ("miniqueue completion z", ["zsh"]),
-        ("miniqueue zzz", []),
-    ],
-)
-def test_words_are_completed(miniqueue, typed, completed):
-    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "bash_complete"}
-    ended = miniqueue.in_a_pipe(COMP_WORDS=typed)
-    assert [line.partition(",")[2] for line in ended.out.split()] == completed
-    assert (ended.code, ended.err) == (0, "")
-
-
-@pytest.mark.parametrize(
-    "typed", ["miniqueue sub orders -- ./han", "miniqueue check -db da", "miniqueue pub t --ca-file c"]
-)
-def test_a_program_a_directory_and_a_certificate_are_completed_as_files(miniqueue, typed):
-    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "bash_complete"}
-    word = typed.rpartition(" ")[2]
-    assert miniqueue.in_a_pipe(COMP_WORDS=typed).out == f"file,{word}\n"
-
-
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("ping", "plain,ping\tcheck that a broker replies, and how fast\n"),
-        ("topics --output=jsonl", "plain,--output=jsonl\n"),
-    ],
-)
-def test_fish_gets_whole_words_with_a_summary(miniqueue, typed, completed):
-    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "fish_complete"}
-    word = typed.rpartition(" ")[2]
-    assert miniqueue.in_a_pipe(COMP_WORDS=f"miniqueue {typed}", COMP_CWORD=word).out == completed
-
-
-@needs("bash")
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("miniqueue pin", ["ping"]),
-        ("miniqueue peek eu:", ["orders", "parcels"]),
-        ("miniqueue peek eu:o", ["orders"]),
-        ("miniqueue peek e", ["eu:orders", "eu:parcels"]),
-        ("miniqueue topics --output=js", ["json", "jsonl"]),
-        ("miniqueue pub eu:orders < f", []),
-    ],
-)
-def test_bash_completes_what_follows_a_colon(miniqueue, client, typed, completed):
-    client.create_topic("eu:orders")
-    client.create_topic("eu:parcels")
-    program = f"""
-        miniqueue() {{ {shlex.join(COMMAND)} "$@"; }}
-        env() {{ (while [[ $1 == *=* ]]; do export "$1"; shift; done; "$@"); }}  # which runs functions too
-        compopt() {{ :; }}
-        {miniqueue.out("completion", "bash")}
-        COMP_LINE='{typed}' COMP_POINT={len(typed)}
-        words=($COMP_LINE)
-        _miniqueue_completion miniqueue "${{words[-1]}}" "${{words[-2]}}"
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    done = subprocess.run(
-        ["bash", "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=miniqueue.environ({}),
-        cwd=miniqueue.home,
-    )
-    assert (done.stdout.split(), done.stderr) == (completed, "")
-
-
-def test_no_topic_that_a_shell_would_execute_is_completed(miniqueue, client):
-    for topic in ("$(reboot)", "`reboot`", "a;b", "a|b", "a&b", "a>b", "*", "a\\b", "'", "~a", "-a", "orders.é-1:x"):
-        client.create_topic(topic)
-    miniqueue.variables |= {"_MINIQUEUE_COMPLETE": "bash_complete"}
-    assert miniqueue.in_a_pipe(COMP_WORDS="miniqueue pub ").out == "plain,orders.é-1:x\n"
 
 
 @pytest.mark.parametrize("words", [["-h"], ["-version"], ["completion", "bash"], ["context", "list"]])
