@@ -435,7 +435,7 @@ class Tunnel:
         return b""
 
     def end(self) -> None:
-        """Tell the owner that the client sends no more; it ends the stream, and with it the connection."""
+        """Close our half of the link, as the client has closed its half of the connection."""
         if not self._has_ended:
             self._has_ended = True
             self._link.end()
