@@ -60,7 +60,7 @@ class RespServer:
         return list(self.connections.values())
 
     def _with_links(self) -> list[Connection]:
-        return [*self.shared.links.values(), *self.connections.values()]
+        return [*self.shared.links, *self.connections.values()]
 
     def listed(self) -> Iterator[ConnectedClient]:
         """Yield the clients that are connected."""

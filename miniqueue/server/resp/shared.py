@@ -62,7 +62,7 @@ class Shared:
     next_id: Iterator[int] = field(default_factory=lambda: count(1))
     connections: dict[int, Connection] = field(default_factory=dict)
     new_router: Callable[[RoutedClient], Router] | None = None
-    links: dict[int, Connection] = field(default_factory=dict)
+    links: set[Connection] = field(default_factory=set)
     connections_received: int = 0
     closed_command_count: int = 0
 
@@ -75,10 +75,14 @@ class Shared:
         """Return the clients that are connected."""
         return self.connections.values()
 
+    def linked(self) -> Collection[Client]:
+        """Return the clients of other processes that use this one."""
+        return self.links
+
     def add(self, connection: Connection) -> None:
         """Register a new connection."""
         if connection.is_link:
-            self.links[connection.session.id] = connection
+            self.links.add(connection)
         else:
             self.connections[connection.session.id] = connection
             self.connections_received += 1
@@ -86,7 +90,7 @@ class Shared:
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
         if connection.is_link:
-            del self.links[connection.session.id]
+            self.links.remove(connection)
         else:
             del self.connections[connection.session.id]
             self.closed_command_count += connection.command_count

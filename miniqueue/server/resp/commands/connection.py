@@ -29,6 +29,8 @@ CLIENTS_IN_TURN: Final = 500
 #: What a connection can do, with the flag by which Redis shows it.
 _FLAGS: Final = {"commands": b"N", "transaction": b"x", "waits": b"b", "listens": b"P", "stream": b"P"}
 _NOTHING: Final = Reading(b"", b"")
+#: The end of the line of a client that another process has accepted; no client is shown it.
+LINK_MARK: Final = b" link=1"
 
 
 class NoProtocolError(RequestError):
@@ -163,7 +165,10 @@ def _client_setinfo(client: Client, command: Command) -> bytes:
 def _client_list(client: Client, command: Command) -> bytes:
     async def listed() -> bytes:
         now_ms, lines = client.broker.clock.now_ms(), list[bytes]()
-        for number, other in enumerate(list(client.server.clients()), 1):
+        others = list(client.server.clients())
+        if client.is_link:  # it is asked for what it knows of the clients of all processes
+            others += client.server.linked()
+        for number, other in enumerate(others, 1):
             lines.append(_line(other, now_ms))
             if number % CLIENTS_IN_TURN == 0:
                 await asyncio.sleep(0)
@@ -176,7 +181,7 @@ def _line(client: Client, now_ms: int) -> bytes:
     session, (topic, group, member) = client.session, _reading_of(client) or _NOTHING
     return (
         b"id=%d addr=%b name=%b user=%b db=0 resp=%d sub=%d lib-name=%b lib-ver=%b topic=%b"
-        b" group=%b member=%b leased=%d age=%d flags=%b\n"
+        b" group=%b member=%b leased=%d age=%d flags=%b%b\n"
     ) % (
         session.id,
         session.address.encode(),
@@ -192,6 +197,7 @@ def _line(client: Client, now_ms: int) -> bytes:
         _leased_of(client),
         max(0, now_ms - session.connected_at_ms) // 1000,
         _FLAGS[_mode_of(client)],
+        LINK_MARK if client.is_link else b"",
     )
 
 

@@ -163,6 +163,11 @@ class Client(Protocol):
         ...
 
     @property
+    def is_link(self) -> bool:
+        """Whether another process has accepted the client, and passes on what concerns this one."""
+        ...
+
+    @property
     def is_slow(self) -> bool:
         """Whether the client does not read its replies."""
         ...
@@ -278,6 +283,10 @@ class ServerState(Protocol):
 
     def clients(self) -> Collection[Client]:
         """Return the clients that are connected."""
+        ...
+
+    def linked(self) -> Collection[Client]:
+        """Return the clients of other processes that use this one."""
         ...
 
 

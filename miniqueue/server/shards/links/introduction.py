@@ -1,6 +1,6 @@
 """The first line on a link: for which client the process at the other end acts. One JSON object.
 
-    {"kind":"resp","client":["127.0.0.1",50000],"user":"ada","protocol":3,"name":"","library":"redis-py"}
+    {"kind":"resp","client":["127.0.0.1",50000],"id":7,"user":"ada","protocol":3,"name":"","library":"redis-py", …}
     {"kind":"http", …}       a request follows, which has a client and credentials of its own
     {"kind":"ping", …}       whether the process answers
 
@@ -23,20 +23,22 @@ class Introduction(NamedTuple):
     Attributes:
       kind: `resp`, `http`, or `ping`.
       client: the address of the client.
+      id: the id of its connection.
       user: the user as which it has authenticated; None: none, or there are no users.
       protocol: the version of RESP that it has selected.
       name: what it has called itself.
       library: the library that it has named.
-      end_wait: what the door sends to end the wait of a command (`link`); random, so that no client sends it.
+      secret: the first word of what the door itself orders (`link`); random, so that no client sends it.
     """
 
     kind: str
     client: tuple[str, int] = ("?", 0)
+    id: int = 0
     user: str | None = None
     protocol: int = 2
     name: str = ""
     library: str = ""
-    end_wait: str = ""
+    secret: str = ""
 
     def encode(self) -> bytes:
         """Return the line."""

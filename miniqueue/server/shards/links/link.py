@@ -4,8 +4,11 @@
                                                                         └─▶ to the client ◀─────┘
 
 The end of a batch's replies is the reply to a PING with a random text that no client has seen: replies are not parsed.
-Batches can follow each other without waiting; their replies come in the same order. A PING with another random text
-ends the wait of the command before it: the owner looks for that text in what arrives, as it is behind that command.
+Batches can follow each other without waiting; their replies come in the same order. The door gives orders of its own,
+whose first word is another random text:
+
+    secret, introduction ─▶ the client has become another user, or has said something else of itself
+    secret, END-WAIT     ─▶ the command before it waits no longer: the owner looks for this in what arrives behind it
 """
 
 import asyncio
@@ -22,7 +25,15 @@ from miniqueue.wire.resp_replies import bulk
 MAX_HELD_BYTES: Final = 256 << 10
 #: With more bytes that the owner has not read, a tunnel takes no more from its client.
 MAX_UNSENT_BYTES: Final = 64 << 10
-_PING: Final = b"*2\r\n$4\r\nPING\r\n"
+
+
+#: The order that ends the wait of the command before it.
+END_WAIT: Final = b"END-WAIT"
+
+
+def order(secret: bytes, text: bytes) -> bytes:
+    """Return an order of the door; it is answered with OK."""
+    return b"*2\r\n" + bulk(secret) + bulk(text)
 
 
 class Failure(Enum):
@@ -75,13 +86,13 @@ class Link(asyncio.Protocol):
 
     def __init__(self, introduction: Introduction, on_lost: Callable[["Link"], object]) -> None:
         self.introduction = introduction
-        self._end_wait = secrets.token_hex(16).encode()
+        self._secret = secrets.token_hex(16)
         self._on_lost: Callable[[Link], object] | None = on_lost
         nonce = secrets.token_hex(16).encode()
-        self._ask = _PING + bulk(nonce)
+        self._ask = b"*2\r\n$4\r\nPING\r\n" + bulk(nonce)
         self._end = bulk(nonce)
         self._transport: asyncio.Transport | None = None
-        self._waiting: list[bytes] = []  # what is sent as soon as there is a connection
+        self._waiting = [self._introduced()]  # what is sent as soon as there is a connection
         self._batches: deque[Batch] = deque()
         self._tunnel: Tunneled | None = None
         self._replies = bytearray()
@@ -102,8 +113,7 @@ class Link(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
-        introduction = self.introduction._replace(end_wait=self._end_wait.decode())
-        self._transport.write(b"".join([introduction.encode(), *self._waiting]))
+        self._transport.write(b"".join(self._waiting))
         self._waiting.clear()
         if self._is_paused:
             self.pause()
@@ -219,7 +229,18 @@ class Link(asyncio.Protocol):
 
     def end_wait(self) -> None:
         """Make the owner answer a command that waits, which is the last one that was sent."""
-        self.send(_PING + bulk(self._end_wait), Batch(None, _nothing, _nothing))
+        self._order(END_WAIT)
+
+    def introduce(self, introduction: Introduction) -> None:
+        """Say that the client is another user now, or calls itself otherwise; it keeps what it holds."""
+        self.introduction = introduction
+        self._order(self._introduced())
+
+    def _introduced(self) -> bytes:
+        return self.introduction._replace(secret=self._secret).encode()
+
+    def _order(self, text: bytes) -> None:
+        self.send(order(self._secret.encode(), text), Batch(None, _nothing, _nothing, line_count=1))
 
     def end(self) -> None:
         """Close this half: the client sends no more. The owner answers what was sent, and ends the link."""

@@ -343,13 +343,10 @@ class Door:
     def _link(self, shard: int) -> Link:
         """Return the link to a shard, as the client that the connection is now; raises ShardAwayError."""
         link, introduction = self._links.get(shard), self._introduction()
-        if link is None or link.is_lost or link.introduction.user != introduction.user:
-            if link is not None:
-                link.close_when_answered()
+        if link is None or link.is_lost:
             link = self._links[shard] = self._peers.open(shard, introduction)
-        elif link.introduction.protocol != introduction.protocol:  # the owner keeps what the connection holds by GET
-            link.introduction = introduction
-            link.send(encode([b"HELLO", b"%d" % introduction.protocol]), Batch(None, _nothing, _nothing))
+        elif link.introduction != introduction:  # the owner keeps what the connection holds by GET
+            link.introduce(introduction)
         return link
 
     def _introduction(self) -> Introduction:
@@ -357,15 +354,12 @@ class Door:
         return Introduction(
             "resp",
             session.peer or ("?", 0),
+            session.id,
             None if user is None else user.name,
             session.protocol,
             session.name.decode(),
             session.library.decode(),
         )
-
-
-def _nothing(_: object) -> None:
-    """Ignore a reply."""
 
 
 def _away() -> MiniqueueError:

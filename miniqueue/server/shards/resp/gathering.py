@@ -16,6 +16,7 @@ import hiredis
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
 from miniqueue.core.settings.placing import Placing
+from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -28,6 +29,9 @@ Merge: TypeAlias = Callable[[Command, list[Any]], replies.Value]
 
 #: Fields of INFO that are not added: those of the broker, or of the process that is asked.
 _NOT_ADDED: Final = frozenset({"process_id", "tcp_port", "uptime_in_seconds", "loading", "connected_slaves"})
+
+#: Fields of CLIENT LIST that say what a client reads.
+_READ_FIELDS: Final = (b"topic", b"group", b"member", b"sub", b"flags")
 
 
 async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, command: Command) -> bytes:
@@ -125,7 +129,33 @@ def _listed(rows: list[dict[bytes, Any]]) -> list[replies.Value]:
 
 
 def _clients(_command: Command, answers: list[Any]) -> replies.Value:
-    return b"".join(answers)
+    """Return a line for each client: what its door knows of it, with what it reads and holds in other shards."""
+    lines = [line for answer in answers for line in answer.split(b"\n")[:-1]]
+    linked: dict[bytes, list[dict[bytes, bytes]]] = {}
+    for line in lines:
+        if line.endswith(LINK_MARK) and (b" topic= " not in line or b" leased=0 " not in line):
+            fields = _fields_of_client(line)
+            linked.setdefault(fields[b"id"], []).append(fields)
+    of_doors = (line for line in lines if not line.endswith(LINK_MARK))
+    return b"".join(
+        b"%b\n" % (_with_links(line, linked[number]) if (number := line[3 : line.index(b" ")]) in linked else line)
+        for line in of_doors
+    )
+
+
+def _with_links(line: bytes, linked: list[dict[bytes, bytes]]) -> bytes:
+    """Return the line of a client with what its links read and hold."""
+    fields = _fields_of_client(line)
+    fields[b"leased"] = b"%d" % sum(int(each[b"leased"]) for each in (fields, *linked))
+    for each in linked:
+        if each[b"topic"] and (each[b"sub"] == b"1" or not fields[b"topic"]):
+            fields |= {name: each[name] for name in _READ_FIELDS}
+    return b" ".join([b"%b=%b" % field for field in fields.items()])
+
+
+def _fields_of_client(line: bytes) -> dict[bytes, bytes]:
+    """Return the fields of a line of CLIENT LIST; no value contains a space."""
+    return dict(field.partition(b"=")[::2] for field in line.split(b" "))
 
 
 def _info(_command: Command, answers: list[Any]) -> replies.Value:

@@ -6,32 +6,38 @@ from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.errors import NotAuthenticatedError
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
 from miniqueue.server.resp.shared import Shared
-from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
+from miniqueue.server.shards.links.link import END_WAIT, order
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_reader import Parsed
+from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 
 
 class LinkedConnection(RespConnection):
-    """A RESP connection that begins as the client that its introduction names."""
+    """A RESP connection that begins as the client that its introduction names, and obeys the orders of its door."""
 
     is_link = True
 
     def __init__(self, shared: Shared, introduction: Introduction) -> None:
         super().__init__(shared)
         self._introduction = introduction
-        self._end_wait = introduction.end_wait.encode()
+        self.session.id = introduction.id
+        self._secret = introduction.secret.encode()
+        self._end_wait = order(self._secret, END_WAIT)
         self._last_read = b""
+        self._has_ended_wait = False
         self.router = None  # what comes over a link concerns this shard
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the server as the client."""
-        client = self._introduction
-        self.join(transport, client.client)
+        self.join(transport, self._introduction.client)
         self.account.be_link()
+        self.account.add(Purpose.CONNECTIONS, CONNECTION_BYTES)
+        self._become(self._introduction)
+
+    def _become(self, client: Introduction) -> None:
         session = self.session
         session.protocol, session.name = client.protocol, client.name.encode()
         session.library = client.library.encode()
-        self.account.add(Purpose.CONNECTIONS, CONNECTION_BYTES)
         if self.guard is None:
             return
         user = None if client.user is None or self.server.sign_in is None else self.server.sign_in.named(client.user)
@@ -42,32 +48,46 @@ class LinkedConnection(RespConnection):
             self.close_when_sent()
 
     def data_received(self, data: bytes) -> None:
-        """Carry out the commands that are complete; if the door ends a wait, the command before that does not wait."""
-        text = self._end_wait
-        if text and (text in data or text in self._last_read[-len(text) :] + data[: len(text)]):
-            self.router = _UntilEndOfWait(self, text)
-            self.wait_no_longer()
+        """Carry out the commands that are complete; one that waits does so no longer if the door has ended its wait."""
+        if self._has_come(self._secret, data):
+            self.router = _Orders(self, self._secret)
+            if self._has_come(self._end_wait, data):
+                self._has_ended_wait = True
+                self.wait_no_longer()
         self._last_read = data
         super().data_received(data)
+
+    def _has_come(self, text: bytes, data: bytes) -> bool:
+        """Return whether a text is in what has just been read, or ends there."""
+        return text in data or text in self._last_read[1 - len(text) :] + data[: len(text) - 1]
 
     @property
     def has_ended(self) -> bool:
         """Whether commands are not to wait: the door has ended the wait, or the link."""
-        return self.router is not None or super().has_ended
+        return self._has_ended_wait or super().has_ended
+
+    def obey(self, text: bytes) -> None:
+        """Carry out an order; raises ProtocolError."""
+        if text == END_WAIT:
+            self._has_ended_wait = False  # the command that waited came before the order
+        else:
+            self._become(parse_introduction(text))
 
 
-class _UntilEndOfWait:
-    """Lets all commands pass, up to the one that has ended a wait."""
+class _Orders:
+    """Finds the orders of the door among the commands of its client."""
 
-    def __init__(self, client: LinkedConnection, text: bytes) -> None:
+    def __init__(self, client: LinkedConnection, secret: bytes) -> None:
         self._client = client
-        self._text = text
+        self._secret = secret
 
     def execute(self, command: Parsed) -> bool:
-        """Note the end; the command itself is a PING, which is answered as any other."""
-        if command[-1] == self._text:
-            self._client.router = None
-        return False
+        """Carry out an order; return whether it is one."""
+        if isinstance(command, (Run, RunTransaction)) or command[0] != self._secret:
+            return False
+        self._client.obey(command[1])
+        self._client.reply(replies.OK)
+        return True
 
     def end(self) -> bool:
         """Leave the end of the connection to itself."""

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from miniqueue.server.shards.links import link as link_module
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
-from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
+from miniqueue.server.shards.links.link import END_WAIT, Batch, Failure, Link, Tunneled, order
 from miniqueue.wire.resp_replies import OK, bulk
 from tests.fakes import FakeTransport
 
-ADA = Introduction("resp", ("10.0.0.1", 50_000), "ada", 3, "mailer", "redis-py")
+ADA = Introduction("resp", ("10.0.0.1", 50_000), 7, "ada", 3, "mailer", "redis-py")
 
 
 class Outcome:
@@ -72,8 +72,8 @@ def owner() -> Owner:
 
 def test_a_link_begins_with_the_client(owner):
     introduction = parse_introduction(owner.introduced.removesuffix(b"\n"))
-    assert introduction._replace(end_wait="") == ADA
-    assert len(introduction.end_wait) == 32
+    assert introduction._replace(secret="") == ADA
+    assert len(introduction.secret) == 32
 
 
 @given(
@@ -183,11 +183,11 @@ async def test_the_end_of_a_wait_reaches_the_owner_also_if_the_link_is_connected
     if not is_connected:
         owner.connect()
     introduced, _, rest = owner.introduced.partition(b"\n")
-    sent, text = rest + owner.transport.take(), parse_introduction(introduced).end_wait.encode()
-    assert sent.startswith(b"receive")
-    assert bulk(text) in sent
+    sent, secret = rest + owner.transport.take(), parse_introduction(introduced).secret.encode()
+    asked = order(secret, END_WAIT)
+    assert sent.endswith(asked)
     assert not owner.transport.is_half_closed
-    owner.link.data_received(b"*0\r\n" + owner.nonce_of(sent) + bulk(text) + owner.nonce_of(sent))
+    owner.link.data_received(b"*0\r\n" + owner.nonce_of(sent.removesuffix(asked)) + OK)
     assert outcome.replies == b"*0\r\n"
     assert owner.transport.is_closed
 

@@ -10,6 +10,7 @@ from miniqueue.broker.inspect.peeked import State
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
 from miniqueue.wire.resp_splitting import end_of_reply
+from tests.server.access import sign_in_for, token_of, user
 from tests.server.resp.clients import Client, command
 from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
 from tests.server.shards.http.tunnels import until
@@ -257,6 +258,24 @@ async def test_leases_are_those_of_all_shards(client):
     assert OTHER in leases
 
 
+async def test_a_connection_that_becomes_another_user_keeps_what_it_holds_as_without_shards(tmp_path):
+    sign_in = sign_in_for(user("ann", admin=("*",)), user("bob", subscriber=("*",)))
+    async with fleet_in(tmp_path, sign_in) as fleet:
+        client = DoorClient(fleet.members[0].resp)
+        await client.ask(b"AUTH", b"ann", token_of("ann"))
+        for topic in (OWN, OTHER):
+            await client.ask(b"PUB", topic, b"x")
+            assert await client.ask(b"GET", topic) == b"$1\r\nx\r\n"
+        await client.ask(b"AUTH", b"bob", token_of("bob"))
+        for topic in (OWN, OTHER):
+            assert (await client.ask(b"PUB", topic, b"x")).startswith(b"-NOPERM")
+            assert await client.ask(b"ACK", topic) == b"+OK\r\n"
+        link = next(iter(fleet.members[1].resp.shared.links))
+        assert link.user is not None
+        assert link.user.name == "bob"
+        client.transport.lose()
+
+
 # --- transactions ---------------------------------------------------------------------------------------------
 
 
@@ -319,6 +338,30 @@ async def test_clients_of_all_doors_are_listed_once(connect):
     lines = (await clients[0].ask(b"CLIENT", b"LIST")).split(b"\n")
     ids = [line.split()[0] for line in lines if line.startswith(b"id=")]
     assert len(ids) == len(set(ids)) == COUNT
+
+
+async def test_the_list_of_clients_names_what_each_reads_in_any_shard(connect):
+    reading, holding, listing = connect(), connect(), connect(2)
+    await listing.ask(b"PUB", OTHER, b"x")
+    reading.tell((b"CLIENT", b"SETNAME", b"reader"), (b"SUBSCRIBE", OTHER, b"GROUP", b"g"))
+    await reading.hear(2)
+    await holding.ask(b"GET", OTHER)
+    await holding.ask(b"CLIENT", b"SETNAME", b"holder")
+    lines = (await listing.ask(b"CLIENT", b"LIST")).split(b"\r\n")[1].splitlines()
+    by_name = {dict(field.split(b"=") for field in line.split())[b"name"]: line for line in lines}
+    assert len(lines) == 3
+    assert b" sub=1 lib-name= lib-ver= topic=%b group=g member= leased=1 " % OTHER in by_name[b"reader"]
+    assert by_name[b"reader"].endswith(b" flags=P")
+    assert b" sub=0 lib-name= lib-ver= topic= group= member= leased=1 " in by_name[b"holder"]
+    assert by_name[b"holder"].endswith(b" flags=N")
+
+
+async def test_a_list_of_clients_at_its_own_door_shows_each_once(connect):
+    client = connect(1)
+    await client.ask(b"RECEIVE", OTHER)
+    [line] = (await client.ask(b"CLIENT", b"LIST")).split(b"\r\n")[1].splitlines()
+    assert b"topic=%b " % OTHER in line
+    assert b"link" not in line
 
 
 async def test_a_schedule_is_in_the_shard_of_its_topic(client, fleet):
