@@ -130,7 +130,7 @@ class Broker:
         self.groups = Groups(engine, log, rates, self.admin.set_own, period_seconds=period_seconds)
         self._dispatcher = Dispatcher(engine, begin=self.groups.begin_soon)
         self.members = Members(engine, self._dispatcher, period_seconds)
-        self._stream_leases = StreamLeases(clock)
+        self._stream_leases = StreamLeases(self._dispatcher)
         self.leases = Leases(
             engine, self.members, self._dispatcher, lease_seconds=lease_seconds, max_count=self.limits.max_prefetch
         )

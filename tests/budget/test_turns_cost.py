@@ -41,6 +41,8 @@ CONNECTIONS = 4000
 LONG = 40_000
 #: Messages that one command settles: about as many as it can name.
 SETTLED = 9900
+#: Messages whose leases end together.
+HELD = 2000
 #: Messages of another topic that were returned, and are in memory.
 RETURNED = 3000
 #: Instructions of one iteration, about 10 ms: those of a command that costs 100 for each topic.
@@ -365,6 +367,64 @@ async def measure_settles() -> list[Measured]:
     assert broker.stats()[b"in"].leased == 0
     await broker.stop()
     return measured
+
+
+async def measure_returns(settings: bytes) -> list[Measured]:
+    """End the leases of many messages that were not settled; each has a lease of its own, or all have one."""
+    world = World()
+    broker = await world.start()
+    server = RespServer(broker, PARAMETERS)
+    measured = []
+    for way in ("lease", "stream", "lease of a stream"):
+        for count in (1, HELD):
+            client = Client(server)
+            await say(client, b"TOPIC CREATE in " + settings)
+            broker.publish(b"in", [b"x"] * HELD)
+            await world.commit()
+            if way == "lease":
+                for _ in range(HELD // count):
+                    await say(client, b"RECEIVE in COUNT %d LEASE 5" % count)
+            else:
+                words = b" LEASE 5" if way == "lease of a stream" else b""
+                client.send(*(b"SUBSCRIBE in PREFETCH 10000" + words).split())
+                await settle_down()
+                if count == 1:  # what was returned has a lease each
+                    client.transport.lose()
+                    await quiet(world)
+                    client = Client(server)
+                    client.send(*(b"SUBSCRIBE in PREFETCH 10000" + words).split())
+                    await settle_down()
+            assert broker.stats()[b"in"].leased == HELD
+
+            async def end(way: str = way, client: Client = client) -> None:
+                if way == "stream":
+                    client.transport.lose()
+                else:
+                    world.clock.advance(6)
+                    broker.tick()
+                await quiet(world)
+
+            measured.append(await measure(f"the end of a {way}, of leases of {count}", end))
+            client.transport.lose()
+            await say(Client(server), b"TOPIC DELETE in")
+    await broker.stop()
+    return measured
+
+
+async def quiet(world: World) -> None:
+    """Wait until as many messages are leased as a moment before."""
+    before = -1
+    while (leased := world.broker.stats()[b"in"].leased) != before:
+        before = leased
+        await settle_down()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [b"", b"max_deliveries 2 dead_letter_topic dead"])
+def test_no_end_of_leases_holds_the_loop_in_proportion_to_their_messages(settings):
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_returns(settings))
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
 @pytest.mark.slow

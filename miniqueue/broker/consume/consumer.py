@@ -10,11 +10,11 @@ on the end of the connection. Delivered messages count as held, whether the clie
 holds nothing and stays forever.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from miniqueue.broker.consume import membership
-from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.consume.dispatcher import MAX_RETURNED, Dispatcher
 from miniqueue.broker.model.parts import Member
 from miniqueue.broker.model.recording import Receiver
 from miniqueue.broker.model.topic import Group, Take
@@ -24,6 +24,7 @@ from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, Holding, settle_each
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.returning import FrontPlaces
 from miniqueue.core.options.settle import PLAIN_NACK, NackOptions
 from miniqueue.errors import MessageOutstandingError, MiniqueueError, NothingOutstandingError, UnknownReceiptError
 from miniqueue.errors.requests import SessionOverError
@@ -201,13 +202,13 @@ class Consumer:
         """Hold messages in `holding`; the consumer must not have requested any."""
         self._holding = holding
 
-    def time_out(self, late: Sequence[CursorLease]) -> int:
+    def time_out(self, late: Sequence[CursorLease], places: FrontPlaces | None = None) -> int:
         """Return messages that the consumer held for too long to the front; return the number of messages.
 
-        The caller has removed them from what is held.
+        The caller has removed them from what is held. `places` are those of all parts if this is one part.
         """
         self._measure_room()
-        count = returning.nack_all(late, "timeouts")
+        count = returning.nack_all(late, "timeouts", places=places)
         if count:
             self._dispatcher.settled(self.group, is_returned=True)
         return count
@@ -219,12 +220,23 @@ class Consumer:
         self._is_closed = True
         self.group.remove(self)
         self._prefetch = self.room = 0  # the caller may be processing a command that requests more afterwards
-        held = self._holding.take_all()
-        self._charge()
-        self._dispatcher.consumer_left(self.group, held, cause)
+        self._dispatcher.consumer_left(self.group, self._leave_held(), self._holding.count, cause)
         if self.member is not None:
             self.member.leave()
         self.deliver = self.fail = _nothing  # they refer to the owner of this consumer
+
+    def _leave_held(self) -> Iterator[list[CursorLease]]:
+        """Yield what is held, in parts; until the end, its memory is charged to the user, as the connection ends."""
+        size_bytes, self._charged_bytes = self._charged_bytes, 0
+        owner = None if self._account is None else self._account.owner
+        if self._account is not None and owner is not None:
+            self._account.add(Purpose.LEASES, -size_bytes)
+            owner.charge_lease(size_bytes)
+        try:
+            yield from self._holding.parts(MAX_RETURNED)
+        finally:
+            if owner is not None:
+                owner.charge_lease(-size_bytes)
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""

@@ -1,18 +1,27 @@
 """Delivers messages to waiting consumers, and commits what they settle and return."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
+from typing import Final
 
 from miniqueue.broker.cleanup.expiry import sift
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.engine.load import load_ahead
 from miniqueue.broker.model.flow import apply_to
 from miniqueue.broker.model.topic import Group, Topic, Waiter
+from miniqueue.broker.runtime import parts
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.returning import FrontPlaces
+
+#: Maximum number of messages that are returned together, and what one of them costs in `parts`: it gets a record, may
+#: become a dead letter, and may be delivered again.
+MAX_RETURNED: Final = 50
+RETURN_COST: Final = 40
 
 
 class Dispatcher:
@@ -103,16 +112,42 @@ class Dispatcher:
         elif group.flow is not None:
             group.flow.settled()
 
-    def consumer_left(self, group: Group, held: Sequence[CursorLease] = (), cause: str = "disconnects") -> None:
-        """Return the messages that a leaving consumer held to the front, in their order, counted as `cause`."""
-        if returning.nack_all(held, cause):
-            self.settled(group, is_returned=True)
+    def consumer_left(
+        self,
+        group: Group,
+        held: Iterable[Sequence[CursorLease]] = (),
+        held_count: int = 0,
+        cause: str = "disconnects",
+    ) -> None:
+        """Return the messages that a leaving consumer held to the front, in their order, counted as `cause`.
+
+        Many are returned in turns.
+
+        Args:
+          group: the group of the consumer.
+          held: the leases, at most `MAX_RETURNED` messages at a time.
+          held_count: number of messages of these leases.
+          cause: the count that the return increments.
+        """
+        if held_count:
+            self.in_parts(self._return(group, held, held_count, cause))
         topic = group.topic
         group.was_read = True
         topic.drop_idle(group)
         if topic.is_idle and self._topics.get(topic.name) is topic:  # another topic may have its name by now
             del self._topics[topic.name]
             topic.dissolve()
+
+    def in_parts(self, work: parts.Parts) -> "asyncio.Task[None] | None":
+        """Do work in parts, as `parts.begin` does."""
+        return parts.begin(work, self._engine.share, self._engine.spawn)
+
+    def _return(self, group: Group, held: Iterable[Sequence[CursorLease]], held_count: int, cause: str) -> parts.Parts:
+        places = FrontPlaces(held_count) if held_count > MAX_RETURNED else None
+        for some in [[*chain.from_iterable(held)]] if places is None else held:
+            if count := returning.nack_all(some, cause, places=places):
+                self.settled(group, is_returned=True)
+            yield RETURN_COST * count
 
     @contextmanager
     def many_leave(self) -> Iterator[None]:

@@ -10,16 +10,20 @@ next command, which is refused, because no message is held: it would otherwise s
 
 import asyncio
 from collections import deque
+from typing import Final
 
 from miniqueue.broker.consume.consumer import Consumer
+from miniqueue.broker.consume.dispatcher import MAX_RETURNED, RETURN_COST, Dispatcher
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.parts import Parts
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.holding import CursorLease, Holding
 from miniqueue.core.cursor.lease import Lease
+from miniqueue.core.cursor.returning import FrontPlaces
 from miniqueue.errors import MiniqueueError
 
-#: Maximum number of messages that one event-loop iteration returns; the next ones return the rest.
-MAX_EXPIRED_IN_TURN = 1_000
+#: What it costs to look whether a stream has messages to return, as in `broker.runtime.parts`.
+LOOK_COST: Final = 1
 #: Maximum number of deadlines of settled messages that are not worth removing: a sweep of so few saves nothing.
 _FEW = 16
 
@@ -59,26 +63,34 @@ class TimedHolding(Holding):
         super().add_part(cursor, part, whole)
         self._ends[part.receipt] = self._ends[whole.receipt]
 
-    def take_late(self, now: float, max_count: int) -> list[CursorLease]:
-        """Remove leases whose deadlines have passed, in the order of their delivery, and return them.
+    def has_late(self, now: float) -> bool:
+        """Whether a deadline has passed, of messages that may have been settled."""
+        return bool(self._deadlines) and self._deadlines[0][0] <= now
 
-        Stops after the delivery with which they have `max_count` messages or more.
+    def take_late(self, now: float, max_count: int) -> list[CursorLease]:
+        """Remove at most `max_count` messages whose deadlines have passed, in the order of their delivery.
+
+        Returns their leases, the last of which may be cut.
         """
         late: list[CursorLease] = []
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now and max_count > 0:
-            held = list(self.take(deadlines.popleft()[1]))
-            late += held
-            max_count -= sum(lease.count for _, lease in held)
+        deadlines, room = self._deadlines, max_count
+        while deadlines and deadlines[0][0] <= now and room > 0:
+            deadline, receipts = deadlines.popleft()
+            late += self.take(receipts[:room])
+            if len(receipts) > room:
+                deadlines.appendleft((deadline, receipts[room:]))
+            room -= min(room, len(receipts))
         return late
 
 
 class StreamLeases:
     """The streams whose leases have a time limit."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._clock = dispatcher.clock
         self._streams: dict[Consumer, tuple[TimedHolding, bool]] = {}
+        self._returning: asyncio.Task[None] | None = None
 
     def limit(self, consumer: Consumer, lease_seconds: float, *, has_receipts: bool) -> None:
         """Limit the leases of a consumer that has not requested messages; `has_receipts`: its client names them."""
@@ -87,24 +99,26 @@ class StreamLeases:
         self._streams[consumer] = holding, has_receipts
 
     def tick(self) -> None:
-        """Return the messages whose leases have expired by now."""
-        self._expire(self._clock.monotonic())
+        """Return the messages whose leases have expired by now; many in turns."""
+        if self._returning is None or self._returning.done():
+            self._returning = self._dispatcher.in_parts(self._expire(self._clock.monotonic()))
 
-    def _expire(self, now: float) -> None:
-        room = MAX_EXPIRED_IN_TURN
+    def _expire(self, now: float) -> Parts:
         for consumer, (holding, has_receipts) in list(self._streams.items()):
             if consumer.is_closed:
                 del self._streams[consumer]
-            elif late := holding.take_late(now, room):
-                room -= sum(lease.count for _, lease in late)
-                _time_out(consumer, late, has_receipts)
-            if room <= 0:
-                asyncio.get_running_loop().call_soon(self._expire, now)
-                return
+            elif late := holding.take_late(now, MAX_RETURNED):
+                places = FrontPlaces(holding.count + MAX_RETURNED) if holding.has_late(now) else None
+                while late:
+                    count = consumer.time_out(late, places)
+                    consumer.group.topic.lease_timeout_count += count
+                    yield RETURN_COST * count
+                    late = holding.take_late(now, MAX_RETURNED)
+                _refill(consumer, has_receipts)
+            yield LOOK_COST
 
 
-def _time_out(consumer: Consumer, late: list[CursorLease], has_receipts: bool) -> None:
-    consumer.group.topic.lease_timeout_count += consumer.time_out(late)
+def _refill(consumer: Consumer, has_receipts: bool) -> None:
     try:
         if has_receipts:
             consumer.refill()

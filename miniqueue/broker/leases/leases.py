@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from itertools import repeat
 from operator import itemgetter, or_
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from miniqueue.broker.consume.consumer import Consumer
-from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.consume.dispatcher import MAX_RETURNED, RETURN_COST, Dispatcher
 from miniqueue.broker.consume.members import Members
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.engine.engine import Engine
@@ -28,6 +28,7 @@ from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
 from miniqueue.broker.leases.settling import MAX_WITH_FEW_LEASES, Settling
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import group_named
+from miniqueue.broker.runtime.parts import Parts
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease_book import LeaseBook, Payer
@@ -40,8 +41,8 @@ from miniqueue.core.options.settle import PLAIN_NACK, NackOptions, check_reason
 from miniqueue.errors import DrainingError, InvalidPrefetchError, MiniqueueError
 from miniqueue.errors.requests import UnknownTopicError
 
-#: Maximum number of messages with expired leases that one event-loop iteration returns; the next ones return the rest.
-MAX_EXPIRED_IN_TURN = 1_000
+#: What it costs to look whether leases of a group have expired, as in `broker.runtime.parts`.
+LOOK_COST: Final = 1
 
 
 class Found(NamedTuple):
@@ -80,6 +81,7 @@ class Leases:
         self._admission = engine.journal.admission
         self._max_count = max_count
         self._leased: dict[Group, None] = {}  # the groups that have a book
+        self._returning: asyncio.Task[None] | None = None  # returns the messages of expired leases
         self._memory = engine.memory
 
     def receive(
@@ -361,28 +363,26 @@ class Leases:
     # --- time -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Return the messages of expired leases to their topics."""
-        now = self.dispatcher.clock.monotonic()
-        room = MAX_EXPIRED_IN_TURN
-        for group in list(self._leased):
-            room -= self._expire(group, now, room)
-            if room <= 0:
-                asyncio.get_running_loop().call_soon(self.tick)
-                return
+        """Return the messages of expired leases to their topics; many in turns."""
+        if self._returning is None or self._returning.done():
+            self._returning = self.dispatcher.in_parts(self._expire(self.dispatcher.clock.monotonic()))
 
-    def _expire(self, group: Group, now: float, room: int) -> int:
-        book = group.book
-        if book is None or not book.count:
-            group.book = None
-            del self._leased[group]
-            return 0
-        expired = book.expire(now, room)
-        if expired:
-            returning.nack_all(expired, "timeouts")
-            self.dispatcher.settled(group, is_returned=True)
-        message_count = sum(lease.count for _, lease in expired)
-        group.topic.lease_timeout_count += message_count
-        return message_count
+    def _expire(self, now: float) -> Parts:
+        for group in list(self._leased):
+            book = group.book
+            if book is None or not book.count:
+                group.book = None
+                del self._leased[group]
+            elif expired := book.expire(now, MAX_RETURNED):
+                places = FrontPlaces(book.count + MAX_RETURNED) if book.has_expired(now) else None
+                while expired:
+                    returning.nack_all(expired, "timeouts", places=places)
+                    count = sum(lease.count for _, lease in expired)
+                    group.topic.lease_timeout_count += count
+                    self.dispatcher.settled(group, is_returned=True)
+                    yield RETURN_COST * count
+                    expired = book.expire(now, MAX_RETURNED)
+            yield LOOK_COST
 
     def _deadline(self, seconds: float) -> float:
         return self.dispatcher.clock.monotonic() + seconds

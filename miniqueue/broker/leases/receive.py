@@ -12,20 +12,20 @@ group's book of leases.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from miniqueue.broker.consume.consumer import MAX_HELD_BYTES
-from miniqueue.broker.consume.dispatcher import Dispatcher
+from miniqueue.broker.consume.dispatcher import MAX_RETURNED, Dispatcher
 from miniqueue.broker.model.parts import Member
 from miniqueue.broker.model.recording import Receiver
 from miniqueue.broker.model.topic import Group, Take
 from miniqueue.broker.runtime.accounts import account_of
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.holding import CursorLease, Holding
 from miniqueue.core.cursor.lease import Lease
-from miniqueue.core.cursor.lease_book import Payer
+from miniqueue.core.cursor.lease_book import LeaseBook, Payer
 from miniqueue.core.group import view
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import MiniqueueError
@@ -238,9 +238,8 @@ class ReceiveRequest:
         self.give_up()
         book = self.group.book
         if book is not None:
-            runs = [range(lease.receipt, lease.receipt + lease.count) for _, lease in self._taken]
-            held = [held for run in runs for held in book.take(run)]
-            self._dispatcher.consumer_left(self.group, held)
+            count = sum(lease.count for _, lease in self._taken)
+            self._dispatcher.consumer_left(self.group, _taken_out(book, self._taken), count)
 
     def _leave(self, returned: list[CursorLease] | None = None) -> tuple[_Answer, _Fail]:
         """Leave the waiters, and hand over `answer` and `fail`, which refer to the owner of this request."""
@@ -248,7 +247,10 @@ class ReceiveRequest:
         self.group.remove(self)
         if self.member is not None:
             self.member.leave(self.group.topic.settings.session_seconds)
-        self._dispatcher.consumer_left(self.group, returned or ())
+        holding = Holding()
+        for held in returned or ():
+            holding.add(*held)
+        self._dispatcher.consumer_left(self.group, holding.parts(MAX_RETURNED), holding.count)
         callbacks, self._answer, self._fail = (self._answer, self._fail), _nothing, _nothing
         return callbacks
 
@@ -279,6 +281,14 @@ class ReceiveRequest:
             self._taken, self._taken_bytes, self.room = [], 0, self.options.max_count
             self._is_collecting = False
             self._wait()
+
+
+def _taken_out(book: LeaseBook, leases: Sequence[CursorLease]) -> Iterator[list[CursorLease]]:
+    """Take messages out of a book as far as they are in it, in parts."""
+    for _, lease in leases:
+        receipts = range(lease.receipt, lease.receipt + lease.count)
+        for start in range(0, lease.count, MAX_RETURNED):
+            yield book.take(receipts[start : start + MAX_RETURNED])
 
 
 class ReceivePart(ReceiveRequest):

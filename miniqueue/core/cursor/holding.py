@@ -99,9 +99,19 @@ class Holding:
         """Return all leases in the order of their receipts."""
         return [self._held[start] for start in self._starts]
 
-    def take_all(self) -> list[CursorLease]:
-        """Remove all leases, and return them in the order of their receipts."""
-        return [self._remove(0) for _ in range(len(self._starts))]
+    def take_first(self, max_count: int) -> list[CursorLease]:
+        """Remove the first messages, at most `max_count`, and return their leases, the last of which may be cut."""
+        taken: list[CursorLease] = []
+        while self._starts and max_count > 0:
+            lease = self._held[self._starts[0]][1]
+            taken.append(self._cut_out(0, lease.receipt, lease.receipt + min(lease.count, max_count)))
+            max_count -= taken[-1][1].count
+        return taken
+
+    def parts(self, max_count: int) -> Iterator[list[CursorLease]]:
+        """Remove everything, and yield it in parts as `take_first` does."""
+        while some := self.take_first(max_count):
+            yield some
 
     def take(self, receipts: Sequence[int]) -> Iterator[CursorLease]:
         """Remove the messages with these receipts, as far as they are held; yield their leases in this order."""

@@ -147,19 +147,23 @@ class LeaseBook:
                 extended.append((cursor, lease))
         return extended
 
-    def expire(self, now: float, max_count: int) -> list[CursorLease]:
-        """Remove leases whose deadlines have passed, earliest deadline first; return them in the order of receipts.
+    def has_expired(self, now: float) -> bool:
+        """Whether a deadline has passed, of a lease that may have been settled or extended."""
+        return bool(self._deadlines) and self._deadlines[0][0] <= now
 
-        Stops after the lease with which they have `max_count` messages or more.
+    def expire(self, now: float, max_count: int) -> list[CursorLease]:
+        """Remove messages whose leases have expired, earliest deadline first; return them in the order of receipts.
+
+        There are at most `max_count` of them, so the last lease may be cut.
         """
         expired: list[CursorLease] = []
-        deadlines, room = self._deadlines, max_count
-        while deadlines and deadlines[0][0] <= now and room > 0:
-            deadline, start = heappop(deadlines)
+        room = max_count
+        while self._deadlines and self._deadlines[0][0] <= now and room > 0:
+            deadline, start = heappop(self._deadlines)
             held = self._held.get(start)
             if held is not None and held[2] == deadline:  # otherwise the lease was settled or extended
-                expired.append(self._take(start)[:2])
-                room -= held[1].count
+                expired.append(self._remove(held, start, start + min(held[1].count, room))[:2])
+                room -= expired[-1][1].count
         self._forget(expired)
         return sorted(expired, key=_first_receipt)
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from miniqueue.broker.leases import leases as leasing_module
+from miniqueue.broker.consume.dispatcher import MAX_RETURNED
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import (
     DrainingError,
     InvalidDelayError,
@@ -180,16 +181,24 @@ async def test_an_extended_lease_lasts_from_now_on(world):
     assert world.broker.leases.extend(T, [a, b], 30) == [False, False]
 
 
-async def test_very_many_leases_end_in_turns(monkeypatch):
-    monkeypatch.setattr(leasing_module, "MAX_EXPIRED_IN_TURN", 10)
-
+@pytest.mark.parametrize("has_own_leases", [False, True])
+async def test_very_many_leases_end_in_turns(has_own_leases):
     async with started_world() as world:
-        await world.publish_each(T, *[b"%d" % n for n in range(35)])
-        take(world, 35)
+        payloads = [b"%d" % n for n in range(3 * MAX_RETURNED)]
+        for each in payloads if has_own_leases else ():
+            world.broker.publish_with(T, each, PublishOptions(headers=((b"a", b"b"),)))
+        if not has_own_leases:
+            world.broker.publish(T, payloads)
+        await world.commit()
+        take(world, len(payloads))
         pass_time(world, 30)
-        assert counts(world) == (10, 25, 0, 0)
+        assert counts(world) == (MAX_RETURNED, 2 * MAX_RETURNED, 0, 0)
+        pass_time(world, 1)  # while the turns go on
         await settle_down()
-        assert counts(world) == (35, 0, 0, 0)
+        assert counts(world) == (3 * MAX_RETURNED, 0, 0, 0)
+        again = Asked(world, max_count=len(payloads))
+        await settle_down()
+        assert again.payloads == payloads
 
 
 async def test_after_a_restart_messages_come_again_and_old_receipts_name_nothing(world):

@@ -1,0 +1,52 @@
+"""Work that is done in parts: as many at once as one event-loop iteration may do, and the rest in turns.
+
+    begin ─▶ a part, another, … ─▶ all done
+                └ enough ─▶ a background task ─▶ some parts in each turn, while other work goes first in between
+
+A part says what it has cost, in units of about 50 bytecode instructions: these are known when the code is written, and
+the same on every machine (`tests/budget`). So little work is done before `begin` returns.
+"""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import aclosing
+from itertools import repeat
+from typing import Final
+
+from miniqueue.broker.runtime.share import TimeShare
+from miniqueue.broker.runtime.tasks import Spawn
+
+#: What the parts of one iteration may cost; the last one may cost more.
+MAX_COST: Final = 2_000
+
+#: Does a part of the work each time it is asked for the next cost.
+Parts = Generator[int, None, None]
+
+
+def begin(parts: Parts, share: TimeShare, spawn: Spawn) -> "asyncio.Task[None] | None":
+    """Do the first parts; return the task that does the rest, or None if nothing is left.
+
+    If the task ends early, because the store has failed or the broker stops, the rest is not done.
+    """
+    if not _do_some(parts):
+        return None
+    task = spawn(_in_turns(parts, share))
+    task.add_done_callback(lambda _: parts.close())
+    return task
+
+
+async def _in_turns(parts: Parts, share: TimeShare) -> None:
+    async with aclosing(share.in_turns(repeat(None), 1)) as turns:
+        async for _ in turns:
+            if not _do_some(parts):
+                break
+
+
+def _do_some(parts: Parts) -> bool:
+    """Do some parts; return whether there may be more."""
+    room = MAX_COST
+    for cost in parts:
+        room -= cost
+        if room <= 0:
+            return True
+    return False
