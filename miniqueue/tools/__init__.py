@@ -2,7 +2,8 @@
 
 Each module here that has a `run` is one sub-command; `TOOLS` lists them. Read `arguments`, which all of them use, and
 `source`, through which backup and export read a store. `audit` checks a store, `exporting` and `importing` translate a
-store to and from JSON lines, whose form is in `lines`, and `spark` runs Spark jobs. Only `cli` imports this package.
+store to and from JSON lines, whose form is in `lines`, `resharding` divides a store among another number of shards, and
+`spark` runs Spark jobs. Only `cli` imports this package.
 """
 
 from types import MappingProxyType
@@ -29,6 +30,7 @@ TOOLS = MappingProxyType(
         "export": Tool("write messages as JSON lines, even while the broker runs", "miniqueue.tools.export"),
         "import": Tool("create topics from JSON lines", "miniqueue.tools.import_"),
         "pipeline": Tool("load, archive, and replay files with Spark", "miniqueue.tools.spark.pipeline"),
+        "reshard": Tool("copy a store to one with another number of shards", "miniqueue.tools.reshard"),
         "user": Tool("add, remove, and list users, and change their secrets", "miniqueue.tools.user"),
     }
 )

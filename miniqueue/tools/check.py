@@ -100,6 +100,17 @@ def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> 
     """Yield the report, line by line."""
     for topic in audit.topics.values():
         yield _topic_line(topic)
+    yield from notes(torn, doubt)
+    problems = audit.problems
+    for problem in problems.kept:
+        yield f"problem: {problem}"
+    if problems.count > len(problems.kept):
+        yield f"problem: and {problems.count - len(problems.kept)} more"
+    yield _last_line(audit)
+
+
+def notes(torn: Sequence[SetAside], doubt: str | None) -> Iterator[str]:
+    """Yield what a startup would do to a store, or doubt, line by line."""
     for tail in torn:
         yield (
             f"note: {tail.file}: the last {tail.size_bytes} bytes, from offset {tail.offset} on, were torn in a "
@@ -107,12 +118,6 @@ def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> 
         )
     if doubt is not None:
         yield f"note: {doubt}"
-    problems = audit.problems
-    for problem in problems.kept:
-        yield f"problem: {problem}"
-    if problems.count > len(problems.kept):
-        yield f"problem: and {problems.count - len(problems.kept)} more"
-    yield _last_line(audit)
 
 
 def _last_line(audit: Audit) -> str:

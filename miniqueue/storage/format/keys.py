@@ -270,6 +270,11 @@ def records(topic_id: int, partition: int, group: int, range_: Range, start_orde
     )
 
 
+def with_topic_id(key: bytes, topic_id: int) -> bytes:
+    """Return the key that is the same in another topic; only for a key of a topic, from HEAD to TRACE."""
+    return TOPIC_LAYOUT.pack(key[0], topic_id) + key[TOPIC_LAYOUT.size :]
+
+
 def parse(key: bytes) -> Parts:
     """Parse a key of any space; raise CorruptionError if the grammar has no such key."""
     try:

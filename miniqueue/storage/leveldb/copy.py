@@ -5,6 +5,8 @@
 A crash leaves `.<name>.unfinished-<random>`, which no tool mistakes for a store; any other failure leaves nothing. The
 target must be missing or empty. No library writes a directory atomically.
 
+`write_shards` does the same for a store with shards: the file with the number of shards is written last.
+
 `replace_store` replaces the copy that is there: the two directories exchange their names in one step, so that there is
 a whole copy at every moment. What a crash of it leaves has a fixed name, and the next call removes it.
 """
@@ -14,18 +16,21 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from miniqueue.errors import NotEmptyError
 from miniqueue.storage.leveldb.acknowledged import Acknowledged
-from miniqueue.storage.leveldb.database import Database, DatabaseOptions, translated
+from miniqueue.storage.leveldb.database import MIB, Database, DatabaseOptions, translated
 from miniqueue.storage.leveldb.directory_sync import sync_path
 from miniqueue.storage.leveldb.lock import LOCK_FILE_NAME
 from miniqueue.storage.leveldb.opening import Opened, open_directory
+from miniqueue.storage.leveldb.shards import mark_shards, store_of_shard
 
 #: Size of the pairs in one write batch; memory use is not much larger.
 BATCH_BYTES = 1 << 20
+#: LevelDB's write buffers of all stores that are written at once; each has at least `_MIN_BUFFER_BYTES`.
+_ALL_BUFFERS_BYTES, _MIN_BUFFER_BYTES = 32 * MIB, 2 * MIB
 #: Of renameat2(2): paths are relative to the working directory; the two files exchange their names.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -49,6 +54,33 @@ def write_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
         unfinished.rename(directory)
         sync_path(directory.parent)
     return count
+
+
+def write_shards(directory: Path, count: int, pairs: Iterable[tuple[int, tuple[bytes, bytes]]]) -> list[int]:
+    """Make `directory` a store with `count` shards that contain exactly `pairs`; return their number in each shard.
+
+    Args:
+      directory: missing or empty; missing parents are created.
+      count: number of shards.
+      pairs: the number of a shard, and a pair for it; best in key order. Their exceptions are passed on.
+
+    Raises as `write_store`.
+    """
+    refuse_content(directory)
+    options = DatabaseOptions(write_buffer_bytes=max(_ALL_BUFFERS_BYTES // count, _MIN_BUFFER_BYTES))
+    name = f"unfinished-{secrets.token_hex(4)}"
+    with _unfinished(directory, name) as unfinished, _translating(directory):
+        with ExitStack() as filled:
+            stores = [
+                filled.enter_context(_filling(store_of_shard(unfinished, number), options)) for number in range(count)
+            ]
+            for number, pair in pairs:
+                stores[number].put(pair)
+        mark_shards(unfinished, count)
+        _make_private_and_durable(unfinished)
+        unfinished.rename(directory)
+        sync_path(directory.absolute().parent)
+    return [store.count for store in stores]
 
 
 def replace_store(
@@ -110,14 +142,53 @@ def _beside(directory: Path, name: str) -> Path:
 
 
 def _fill(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    opened = open_directory(directory, DatabaseOptions())
+    with _filling(directory, DatabaseOptions()) as store:
+        for pair in pairs:
+            store.put(pair)
+    return store.count
+
+
+class _Filling:
+    """Writes pairs into a new store, in batches.
+
+    Attributes:
+      count: number of pairs so far.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.count = 0
+        self._database = database
+        self._batch: list[tuple[bytes, bytes]] = []
+        self._size_bytes = 0
+
+    def put(self, pair: tuple[bytes, bytes]) -> None:
+        """Add a pair."""
+        self._batch.append(pair)
+        self._size_bytes += len(pair[0]) + len(pair[1])
+        if self._size_bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        with self._database.write_batch(transaction=True, sync=False) as changes:  # all files are synced at the end
+            for key, value in self._batch:
+                changes.put(key, value)
+        self.count += len(self._batch)
+        self._batch, self._size_bytes = [], 0
+
+
+@contextmanager
+def _filling(directory: Path, options: DatabaseOptions) -> Iterator[_Filling]:
+    """Create a store, and close it when the block ends, which has put its pairs into it."""
+    opened = open_directory(directory, options)
     try:
-        count = sum(_write(opened.database, batch) for batch in _batches(pairs))
-        _record_last_change(opened, count)
+        store = _Filling(opened.database)
+        yield store
+        store.flush()
+        _record_last_change(opened, store.count)
     finally:
         opened.close()
     (directory / LOCK_FILE_NAME).unlink()  # it contains the id of this process, which will not have the store open
-    return count
 
 
 def _record_last_change(opened: Opened, count: int) -> None:
@@ -125,26 +196,6 @@ def _record_last_change(opened: Opened, count: int) -> None:
     opened.directory_sync.sync_logs()  # determines `used_log`
     if count and opened.acknowledged is not None:
         opened.acknowledged.advance(Acknowledged(opened.last_change + count, opened.directory_sync.used_log))
-
-
-def _batches(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
-    batch: list[tuple[bytes, bytes]] = []
-    size_bytes = 0
-    for pair in pairs:
-        batch.append(pair)
-        size_bytes += len(pair[0]) + len(pair[1])
-        if size_bytes >= BATCH_BYTES:
-            yield batch
-            batch, size_bytes = [], 0
-    if batch:
-        yield batch
-
-
-def _write(database: Database, batch: list[tuple[bytes, bytes]]) -> int:
-    with database.write_batch(transaction=True, sync=False) as changes:  # all files are synced at the end
-        for key, value in batch:
-            changes.put(key, value)
-    return len(batch)
 
 
 def _make_private_and_durable(directory: Path) -> None:

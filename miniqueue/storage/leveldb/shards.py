@@ -21,6 +21,8 @@ from miniqueue.storage.leveldb.own_files import read_file
 
 SHARDS_FILE_NAME: Final = "miniqueue.shards"
 SHARD_FILE_NAME: Final = "miniqueue.shard"
+#: The end of each error about another number of shards.
+_REMEDY: Final = "or change the number with miniqueue reshard"
 _SHARDS: Final = re.compile(rb"([0-9]{1,3}) shards of store ([0-9a-f]{32})\n")
 
 
@@ -57,7 +59,10 @@ def check_shards(db: Path, count: int) -> None:
     stored_count, store_id = _read(db) or (0, b"")
     if stored_count != count:
         raise ConfigError(
-            [f"flag -shards: {count}, but the store in {db} has {stored_count} shards; use -shards {stored_count}"]
+            [
+                f"flag -shards: {count}, but the store in {db} has {stored_count} shards; use -shards {stored_count}, "
+                + _REMEDY
+            ]
         )
     for number in range(count):
         path = db / f"shard-{number}" / SHARD_FILE_NAME
@@ -70,7 +75,18 @@ def check_shards(db: Path, count: int) -> None:
 def check_has_no_shards(db: Path) -> None:
     """Raise ConfigError if the store in a directory has shards, and so cannot be opened by one process alone."""
     if count := shard_count(db):
-        raise ConfigError([f"flag -db: the store in {db} has {count} shards; use -shards {count}"])
+        raise ConfigError([f"flag -db: the store in {db} has {count} shards; use -shards {count}, {_REMEDY}"])
+
+
+def mark_shards(db: Path, count: int) -> None:
+    """Make a directory with the directories of all shards a store.
+
+    The file with the number comes last, so that it is there only if all others are.
+    """
+    store_id = secrets.token_hex(16).encode()
+    for number in range(count):
+        _write(db / f"shard-{number}" / SHARD_FILE_NAME, _shard_line(number, count, store_id))
+    _write(db / SHARDS_FILE_NAME, b"%d shards of store %b\n" % (count, store_id))
 
 
 def _read(db: Path) -> tuple[int, bytes] | None:
@@ -84,21 +100,21 @@ def _read(db: Path) -> tuple[int, bytes] | None:
 
 
 def _make(db: Path, count: int) -> None:
-    """Make the directories; the file with the number comes last, so that it is there only if all others are."""
+    """Make the directories, without stores."""
     if (db / MARKER_FILE_NAME).exists():
         raise ConfigError(
-            [f"flag -shards: the store in {db} was made without shards, for one process; start without -shards"]
+            [
+                f"flag -shards: the store in {db} was made without shards, for one process; start without -shards, "
+                + _REMEDY
+            ]
         )
     if db.exists() and any(not path.name.startswith("shard-") for path in db.iterdir()):
         raise NotAStoreError(str(db))
-    store_id = secrets.token_hex(16).encode()
     for number in range(count):
-        directory = db / f"shard-{number}"
         if store_of_shard(db, number).exists():
-            raise CorruptionError(f"{db / SHARDS_FILE_NAME}: missing, but there is a store in {directory}")
-        directory.mkdir(parents=True, exist_ok=True)
-        _write(directory / SHARD_FILE_NAME, _shard_line(number, count, store_id))
-    _write(db / SHARDS_FILE_NAME, b"%d shards of store %b\n" % (count, store_id))
+            raise CorruptionError(f"{db / SHARDS_FILE_NAME}: missing, but there is a store in {db}/shard-{number}")
+        (db / f"shard-{number}").mkdir(parents=True, exist_ok=True)
+    mark_shards(db, count)
 
 
 def _shard_line(number: int, count: int, store_id: bytes) -> bytes:

@@ -97,9 +97,9 @@ def test_the_log_names_the_shard(sharded):
 @pytest.mark.parametrize(
     ("first", "second", "problem"),
     [
-        (["-shards", "3"], ["-shards", "2"], "has 3 shards; use -shards 3"),
-        (["-shards", "3"], [], "has 3 shards; use -shards 3"),
-        ([], ["-shards", "3"], "made without shards"),
+        (["-shards", "3"], ["-shards", "2"], "use -shards 3, or change the number with miniqueue reshard"),
+        (["-shards", "3"], [], "use -shards 3, or change the number with miniqueue reshard"),
+        ([], ["-shards", "3"], "start without -shards, or change the number with miniqueue reshard"),
     ],
     ids=["another number", "none", "a store of one process"],
 )

@@ -1,0 +1,188 @@
+"""Where everything in a store goes if its topics are divided among another number of shards, and what prevents that.
+
+    topic               the shard of its name, with a new id, which no other topic of the new store has
+    schedule            the shard of its topic
+    task                the shard of its topic; if its number is one that another shard gives, with the next number
+    deleted topics      nowhere
+
+Topics keep their order: ids grow with the number of the old shard, then with the old id.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from miniqueue.broker.acts.task import Status, Task, of_members
+from miniqueue.core.settings.placing import Placing
+from miniqueue.errors import ConfigError, CorruptionError
+from miniqueue.server.process.escaping import escape
+from miniqueue.storage.format import keys, schedules, tasks, values
+from miniqueue.storage.format.keys import KeyRange, Space
+from miniqueue.wire.pair_stream import Pair
+
+#: Maximum number of reasons in one refusal.
+_MAX_REASONS = 20
+
+
+class Content(Protocol):
+    """The content of one store, which does not change."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield all pairs in key order."""
+        ...
+
+    def pairs_of(self, range_: KeyRange) -> Iterator[Pair]:
+        """Yield the pairs of a range in key order."""
+        ...
+
+
+class Target(NamedTuple):
+    """Where a topic or a task goes.
+
+    Attributes:
+      shard: number of the new shard.
+      number: its new id or number.
+    """
+
+    shard: int
+    number: int
+
+
+class Source(NamedTuple):
+    """Where the content of one old store goes.
+
+    Attributes:
+      topics: targets by old topic id.
+      deleted: ids of topics that are deleted, of which keys remain.
+      schedules: numbers of new shards by name of the schedule.
+      tasks: targets by old number.
+    """
+
+    topics: Mapping[int, Target]
+    deleted: frozenset[int]
+    schedules: Mapping[bytes, int]
+    tasks: Mapping[int, Target]
+
+
+class Plan(NamedTuple):
+    """Where everything goes.
+
+    Attributes:
+      sources: one for each old store, in their order.
+      next_topic_id: the next topic id of all new stores; the id before it belongs to no topic.
+    """
+
+    sources: tuple[Source, ...]
+    next_topic_id: int
+
+
+def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
+    """Return where the content of all stores of a broker goes if it has `shard_count` shards.
+
+    Raises:
+      ConfigError: what is together now would be in different shards, or the reverse; with each reason.
+      CorruptionError, FormatVersionError: a value cannot be read, or a topic is in two stores.
+    """
+    placing = Placing(0, shard_count)
+    topics: list[dict[int, Target]] = []
+    homes: dict[bytes, int] = {}
+    reasons: list[str] = []
+    next_id = 1
+    for number, content in enumerate(contents):
+        names = _topics_of(content)
+        targets = {}
+        for topic_id, name in sorted(names.items()):
+            if name in homes:
+                raise CorruptionError(f"topic {escape(name)} is in shard {homes[name]} and in shard {number}")
+            homes[name] = number
+            targets[topic_id] = Target(placing.shard_of(name), next_id)
+            next_id += 1
+        topics.append(targets)
+        reasons += _divided_dead_letters(content, names, placing)
+    stored_tasks = [_tasks_of(content) for content in contents]
+    reasons += [reason for of_one in stored_tasks for reason in _divided_redrives(of_one, placing)]
+    stored_schedules = [_schedules_of(content, placing) for content in contents]
+    reasons += _equal_schedules(stored_schedules)
+    if reasons:
+        more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
+        raise ConfigError([f"flag -shards: {shard_count}: {reason}" for reason in reasons[:_MAX_REASONS] + more])
+    task_targets = _targets_of_tasks(stored_tasks, shard_count)
+    sources = [
+        Source(topics[n], _deleted_of(contents[n]), stored_schedules[n], task_targets[n]) for n in range(len(contents))
+    ]
+    return Plan(tuple(sources), next_id + 1)
+
+
+def _topics_of(content: Content) -> dict[int, bytes]:
+    """Return the names of the topics by id."""
+    return {values.decode_topic(value)[0]: keys.topic_name(key) for key, value in content.pairs_of(keys.topics())}
+
+
+def _deleted_of(content: Content) -> frozenset[int]:
+    return frozenset(keys.purge_topic_id(key) for key, _ in content.pairs_of(keys.purges()))
+
+
+def _tasks_of(content: Content) -> dict[int, Task]:
+    return {
+        (number := tasks.number_of(key)): of_members(number, tasks.decode_task(value))
+        for key, value in content.pairs_of(tasks.tasks())
+    }
+
+
+def _schedules_of(content: Content, placing: Placing) -> dict[bytes, int]:
+    return {
+        schedules.name_of(key): placing.shard_of(schedules.decode_schedule(value).topic)
+        for key, value in content.pairs_of(schedules.schedules())
+    }
+
+
+def _divided_dead_letters(content: Content, names: Mapping[int, bytes], placing: Placing) -> Iterator[str]:
+    """Yield why topics cannot be in another shard than the topic of their dead letters."""
+    for key, value in content.pairs_of(keys.space_range(Space.SETTINGS)):
+        name = names.get(keys.parse(key).topic_id)
+        if name is None:  # it is deleted
+            continue
+        dead = values.decode_settings(value).dead_letters_of(name)
+        if placing.shard_of(dead) != placing.shard_of(name):
+            yield (
+                f"topic {escape(name)} and its dead_letter_topic {escape(dead)} would be in different shards; before, "
+                "start a broker on the old store and set another dead_letter_topic; topics with equal tags, such as "
+                "{a}.x and {a}.y, are together"
+            )
+
+
+def _divided_redrives(stored: Mapping[int, Task], placing: Placing) -> Iterator[str]:
+    """Yield why tasks that run cannot be in another shard than the topic to which they redrive."""
+    for number, task in stored.items():
+        target = task.order.target
+        if target is None or task.status is not Status.RUNNING:
+            continue
+        if placing.shard_of(target) != placing.shard_of(task.topic):
+            yield (
+                f"task {number} redrives from topic {escape(task.topic)} to {escape(target)}, which would be in "
+                "different shards; before, start a broker on the old store, and wait until the task ends, or cancel it"
+            )
+
+
+def _equal_schedules(stored: Sequence[Mapping[bytes, int]]) -> Iterator[str]:
+    """Yield why schedules of the same name, which a broken change left in two shards, cannot be in one."""
+    seen: set[tuple[bytes, int]] = set()
+    for targets in stored:
+        for item in targets.items():
+            if item in seen:
+                yield (
+                    f"schedule {escape(item[0])} is in two shards, which would be one; before, start a broker on the "
+                    "old store, and set or delete the schedule"
+                )
+            seen.add(item)
+
+
+def _targets_of_tasks(stored: Sequence[Mapping[int, Task]], shard_count: int) -> list[dict[int, Target]]:
+    """Return where tasks go; those of one shard keep their order."""
+    of_number = Placing(0, shard_count).shard_of
+    targets: list[dict[int, Target]] = [{} for _ in stored]
+    last = [0] * shard_count
+    for number, source in sorted((number, source) for source, of_one in enumerate(stored) for number in of_one):
+        shard = of_number(stored[source][number].topic)
+        last[shard] = Placing(shard, shard_count).next_number(max(number, last[shard] + 1))
+        targets[source][number] = Target(shard, last[shard])
+    return targets
