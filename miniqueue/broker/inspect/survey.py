@@ -27,6 +27,7 @@ from miniqueue.broker.inspect.attention import (
 )
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.history import STEP_SECONDS, History, Point
+from miniqueue.broker.inspect.known_ages import KnownAges
 from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.model.topic import Group, Topic, total
 from miniqueue.broker.model.views import stats_of
@@ -39,8 +40,7 @@ TOPICS_IN_TURN: Final = 50
 NAMES_IN_TURN: Final = 1_000
 #: Maximum number of groups of a topic that are observed; of more, only the slowest is.
 MAX_GROUPS: Final = 100
-#: Maximum number of ages that are read from the store, of groups that grew, and of topics whose age is not known; and
-#: of groups whose size is remembered.
+#: Maximum number of groups whose age is read from the store, since they grew, and of groups whose size is remembered.
 MAX_AGES: Final = 100
 MAX_DEPTHS: Final = 10_000
 #: The interval of the rates of a row.
@@ -111,8 +111,8 @@ class Surveyed(NamedTuple):
       findings: what needs attention, the worst first, each with the time when it became true.
       worst: the worst finding of each topic, of the kinds that are states of topics.
       since: when each finding became true, by key.
-      ages: when the oldest message of a topic was published, in ms since 1970, by name; as far as it is known, and at
-        the latest: it can have been settled since. Without topics that hold dead letters.
+      ages: when the oldest message of a topic was published, in ms since 1970, by name; see
+        `KnownAges`. Without topics that hold dead letters.
       points: the points for the history, by id of the topic; of topics with messages, or in which something happened.
     """
 
@@ -140,7 +140,7 @@ class Survey:
         self._rates = rates
         self._history = history
         self._depths: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tick and size of groups in active topics
-        self._ages: dict[int, int] = {}  # what the last survey knew, by the id of the topic
+        self._ages = KnownAges()
 
     async def make(self, tick: int, since: Since, more: Sequence[Finding] = ()) -> Surveyed:
         """Return how all topics are now.
@@ -150,10 +150,8 @@ class Survey:
           since: when each finding of the last survey became true.
           more: findings that concern the broker.
         """
-        made = _Pass(self._engine, self._rates, self._history, self._growth(tick), since, self._ages)
-        surveyed = await made.run(more)
-        self._ages = made.ages_by_id
-        return surveyed
+        self._ages.begin_pass()
+        return await _Pass(self._engine, self._rates, self._history, self._growth(tick), since, self._ages).run(more)
 
     async def remember_groups(self, tick: int) -> None:
         """Remember the sizes of groups in active topics, to see in a minute whether they have grown."""
@@ -178,7 +176,7 @@ class Survey:
     @property
     def size_bytes(self) -> int:
         """Estimated memory of the remembered sizes of groups, and ages of topics."""
-        return 600 * len(self._depths) + 150 * len(self._ages)
+        return 600 * len(self._depths) + self._ages.size_bytes
 
 
 def _is_active(topic: Topic) -> bool:
@@ -214,11 +212,10 @@ class _Pass:
         history: History,
         growth: Callable[[Group], int | None],
         since: Since,
-        ages: Mapping[int, int],
+        ages: KnownAges,
     ) -> None:
         self._engine = engine
         self._known_ages = ages
-        self.ages_by_id: dict[int, int] = {}
         self._ages: dict[bytes, int] = {}
         self._topics = engine.topics.by_name
         self._rates = rates
@@ -286,22 +283,12 @@ class _Pass:
         if row.depth or _is_active(topic):
             self._points[topic_id] = self._point(topic, row)
         if row.depth and not row.has_letters:
-            await self._note_age(topic, topic_id)
+            at_ms = await self._known_ages.of(self._engine.journal.store, topic, topic_id)
+            if at_ms is not None:
+                self._ages[topic.name] = at_ms
         if not _is_fine(topic, row, size_bytes):
             for each in of_topic(await self._seen(topic, row, size_bytes), self._now_ms):
                 self._add_finding(each)
-
-    async def _note_age(self, topic: Topic, topic_id: int) -> None:
-        """Note the age of the oldest message, which is read only if it was never known: it only gets younger."""
-        at_ms = None if topic.pulse is None or topic.pulse.oldest is None else topic.pulse.oldest[1]
-        if at_ms is None:
-            at_ms = self._known_ages.get(topic_id)
-        if at_ms is None and self._age_count < MAX_AGES:
-            self._age_count += 1
-            with suppress(MiniqueueError):  # it is reported elsewhere
-                at_ms = await oldest_at_ms(self._engine.journal.store, topic)
-        if at_ms is not None:
-            self.ages_by_id[topic_id] = self._ages[topic.name] = at_ms
 
     def _add_finding(self, finding: Finding) -> None:
         """Add a finding, with the time when it became true."""

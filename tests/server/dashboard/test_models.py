@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniqueue.broker.inspect import survey
+from miniqueue.broker.inspect import known_ages
 from miniqueue.broker.inspect.history import STEP_SECONDS
 from miniqueue.core.settings.fields import Side
 from tests.fakes import START_MS, FakeConsumer
@@ -175,7 +175,7 @@ async def test_dead_letters_are_not_the_oldest_message():
 
 
 async def test_the_oldest_message_is_found_among_more_topics_than_are_read_at_once(monkeypatch):
-    monkeypatch.setattr(survey, "MAX_AGES", 2)
+    monkeypatch.setattr(known_ages, "MAX_UNKNOWN", 2)
     async with dashboard() as world:
         for number in range(9):
             await world.publish(b"t%d" % (9 - number), b"x")
