@@ -13,12 +13,10 @@ from operator import attrgetter
 from typing import Final
 
 from miniqueue.broker.groups.start_positions import StartPosition
-from miniqueue.broker.model.flow import rules_of
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored import encode_commit
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.state import CursorState
-from miniqueue.core.keyed.reader import arrange
 from miniqueue.errors.requests import UnknownTopicError
 
 #: Number of cursors that are made in one event-loop iteration.
@@ -50,13 +48,11 @@ class NewCursors:
 
     async def make(self, positions: Mapping[int, StartPosition]) -> None:
         """Make the cursors; raises UnknownTopicError if the topic has been deleted since this object was created."""
-        rules = rules_of(self._topic.settings).keys  # if they change meanwhile, they are applied again
         for count, (number, position) in enumerate(positions.items(), start=1):
             if self._topic.id != self._topic_id:
                 raise UnknownTopicError
             self.depth += position.depth
             self._add(position.cursor(self._topic.partitions[number], self._group_id))
-            arrange(self.by_partition[number], rules)
             if count % CURSORS_IN_TURN == 0:
                 await asyncio.sleep(0)
 

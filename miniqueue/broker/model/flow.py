@@ -22,7 +22,7 @@ from miniqueue.core.group.growth import OldFirst
 from miniqueue.core.group.removing import hold_back
 from miniqueue.core.keyed.key_turns import KeyTurns
 from miniqueue.core.keyed.pace import RateLimiter
-from miniqueue.core.keyed.reader import arrange, keyed_of
+from miniqueue.core.keyed.reader import LateReader, arrange_all, keyed_of
 from miniqueue.core.settings.settings import TopicSettings
 
 _keyed, _is_draining = attrgetter("keyed"), attrgetter("is_draining")
@@ -47,11 +47,13 @@ class FlowControl:
     Attributes:
       rules: the limits, and the rules for keys.
       arranged: the cursors of the group to which the rules for keys have been applied.
+      late: stands for the readers of cursors that have delivered nothing by key yet; None without rules for keys.
     """
 
     def __init__(self, group: Group, rules: FlowRules, clock: Clock, dispatch: Callable[[Group], None]) -> None:
         self.rules = rules
         self.arranged: Sequence[GroupCursor] = ()
+        self.late: LateReader | None = None if rules.keys is None else LateReader(rules.keys)
         self._group = group
         self._clock = clock
         self._dispatch = dispatch
@@ -81,6 +83,8 @@ class FlowControl:
 
     def _turns(self, now: float) -> list[KeyTurns]:
         """Return the turns of the keys of all partitions, with the current time set."""
+        if self.late is not None:
+            self.late.now = now
         turns = [keyed.turns for cursor in self._group.cursors if (keyed := keyed_of(cursor)) is not None]
         for key_turns in turns:
             key_turns.now = now
@@ -134,8 +138,7 @@ def apply_to(group: Group, clock: Clock, dispatch: Callable[[Group], None]) -> N
     else:
         is_arranged = flow is not None and flow.arranged is group.cursors
     if not is_arranged:
-        for cursor in group.cursors:
-            arrange(cursor, rules.keys)
+        arrange_all(group.cursors, None if flow is None else flow.late)
     if flow is not None:
         flow.arranged = group.cursors
     _older_first(group, dispatch)

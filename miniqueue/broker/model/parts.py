@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.keyed.key_queue import KeyRules
+from miniqueue.core.keyed.reader import LateReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class FlowControl(Protocol):
 
     rules: FlowRules
     arranged: Sequence[GroupCursor]
+    late: LateReader | None
 
     def room(self, max_count: int) -> int:
         """Return how many of `max_count` messages may be delivered now."""

@@ -64,7 +64,7 @@ class GroupCursor:
     | `blocked_on`    | `core.keyed.reader`, `core.keyed.returns_index`, `core.group.expired`,     |
     |                 | `core.group.removing`, which take, too; `broker.stored.load` resets it     |
     | `changes`       | `broker.stored.encode_commit`, which takes them for a commit               |
-    | `keyed`         | `core.keyed.reader`: `arrange` sets it, a drained reader resets it         |
+    | `keyed`         | `core.keyed.reader`: `arrange_all`, the first take, a drained reader       |
     | `log.max_bytes` | `broker.model.topic`, which divides memory among its cursors               |
     | `log.stop`      | `core.group.growth`; `core.group.removing` lifts it while it takes         |
     | `missed_count`  | `broker.cleanup.purge`                                                     |
@@ -73,7 +73,7 @@ class GroupCursor:
     |                 | a return to the back that must not dead-letter or delay the message        |
     | `reading`       | `core.keyed.reader`, which takes over the open chunks                      |
     | `tail_bytes`    | `broker.stored.opening`, for stores that do not contain it                 |
-    | `trace`         | `broker.traces.tracer`                                                     |
+    | `trace`         | `broker.traces.tracer`; `broker.model.recording`, with the first event     |
     | `unique_keys`   | `broker.model.topic`                                                       |
     """
 
@@ -140,7 +140,7 @@ class GroupCursor:
         self.changes = Changes()
         self.policy: ReturnPolicy[GroupCursor] | None = None
         self.trace: Recorder[GroupCursor] | None = None  # set while the topic is traced
-        self.keyed: KeyedTaking | None = None  # set if messages are delivered by their keys
+        self.keyed: KeyedTaking[GroupCursor] | None = None  # set if messages are delivered by their keys
         self.unique_keys: KeyRelease | None = None  # set in the group whose settling removes messages from the topic
         self.next_receipt = 1  # 0 is no receipt
         self.serial = state.serial
@@ -210,7 +210,7 @@ class GroupCursor:
         Returns None if no message is ready, or if the next one must be loaded first; then `blocked_on` is set.
         """
         if self.keyed is not None:
-            return self.keyed.take(max_count, horizon_ms)
+            return self.keyed.take(self, max_count, horizon_ms)
         self.blocked_on = None
         if (range_ := self.next_range(horizon_ms)) is not LOG:
             return self.take_record(range_)

@@ -72,7 +72,7 @@ class ReturnPolicy(Protocol[CursorT_contra]):
         ...
 
 
-class KeyedTaking(Protocol):
+class KeyedTaking(Protocol[CursorT_contra]):
     """Delivers the messages of a cursor by their keys; `keyed_of` returns the reader itself."""
 
     @property
@@ -80,7 +80,7 @@ class KeyedTaking(Protocol):
         """Size of the messages that are kept in memory, in bytes; `evict` frees it."""
         ...
 
-    def take(self, max_count: int, horizon_ms: int) -> Lease | None:
+    def take(self, cursor: CursorT_contra, max_count: int, horizon_ms: int) -> Lease | None:
         """Lease the next messages, as `GroupCursor.take` does."""
         ...
 

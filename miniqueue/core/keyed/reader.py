@@ -14,12 +14,14 @@ A reader that is to be removed drains: it delivers what it has indexed of chunks
 the windows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import cast
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkLease, ChunkProgress, Lease, Range
+from miniqueue.core.cursor.state import KeyedTaking
 from miniqueue.core.keyed.key_queue import UNLIMITED, KeyQueue, KeyRules, Returned
 from miniqueue.core.keyed.key_turns import KeyTurns
 from miniqueue.core.keyed.log_index import LogIndex, bits_of
@@ -28,6 +30,9 @@ from miniqueue.core.message.attributes import key_of
 
 #: The parts of `size_bytes`, for thousands of readers, without running Python for each.
 SIZES = attrgetter("ahead.size_bytes", "returns.size_bytes")
+
+
+_keyed = attrgetter("keyed")
 
 
 class KeyedReader:
@@ -75,9 +80,14 @@ class KeyedReader:
 
     # --- taking -----------------------------------------------------------------------------------------------
 
-    def take(self, max_count: int, horizon_ms: int) -> Lease | None:
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a message is indexed or leased, or the rate of a key is spent."""
+        return bool(self.turns.queues or self._cursor.leases or self._cursor.open_chunks)
+
+    def take(self, cursor: GroupCursor, max_count: int, horizon_ms: int) -> Lease | None:
         """Lease the next messages, as `GroupCursor.take` does."""
-        cursor, turns = self._cursor, self.turns
+        turns = self.turns
         cursor.blocked_on = None
         turns.due_limit = (horizon_ms + 1) << 64
         if not self.is_draining and not self._extend():
@@ -224,9 +234,50 @@ class KeyedReader:
         self.returns.give_back()
 
 
+class _Nothing:
+    """What a cursor has indexed that has no reader yet."""
+
+    size_bytes = 0
+
+
+class LateReader:
+    """Stands for the readers of cursors, of which there may be thousands, until they deliver by key: `arrange_all`.
+
+    A cursor gets a reader of its own with its first `take`. Until then nothing is indexed, and leases and returned
+    messages are where they would be without a reader.
+
+    Args:
+      rules: the rules of each key.
+
+    Attributes:
+      now: the time that readers begin with, in seconds on the monotonic clock.
+    """
+
+    ahead = returns = _Nothing()
+    size_bytes = 0
+    is_draining = False
+
+    def __init__(self, rules: KeyRules) -> None:
+        self.rules = rules
+        self.now = 0.0
+
+    def take(self, cursor: GroupCursor, max_count: int, horizon_ms: int) -> Lease | None:
+        """Give a cursor its reader, and lease its next messages."""
+        reader = cursor.keyed = KeyedReader(cursor, self.rules)
+        reader.turns.now = self.now
+        return reader.take(cursor, max_count, horizon_ms)
+
+    def release(self, lease: Lease) -> None:
+        """Do nothing: a reader counts the leases that there are when it begins."""
+
+    def evict(self) -> None:
+        """Do nothing: nothing is indexed."""
+
+
 def keyed_of(cursor: GroupCursor) -> KeyedReader | None:
-    """Return the reader that delivers by key; None when messages are delivered in the order of the log."""
-    return cast("KeyedReader | None", cursor.keyed)  # `arrange` sets it
+    """Return the reader that delivers by key; None if it has not begun, or messages are delivered in their order."""
+    keyed = cursor.keyed
+    return keyed if isinstance(keyed, KeyedReader) else None
 
 
 def arrange(cursor: GroupCursor, rules: KeyRules | None) -> None:
@@ -243,3 +294,25 @@ def arrange(cursor: GroupCursor, rules: KeyRules | None) -> None:
     else:
         reader.close()
     cursor.keyed = KeyedReader(cursor, UNLIMITED if rules is None else rules, is_draining=rules is None)
+
+
+def arrange_all(cursors: Sequence[GroupCursor], late: LateReader | None) -> None:
+    """Set the rules by which cursors deliver messages, as `arrange` does; None: in the order of the log.
+
+    Cursors without messages in memory get their readers later: a loop over all does nothing but set an attribute.
+    """
+    at_work: list[tuple[GroupCursor, KeyedTaking[GroupCursor] | None]] = []
+    for cursor in compress(cursors, map(_is_reader, map(_keyed, cursors))):
+        reader = cast(KeyedReader, cursor.keyed)
+        if reader.is_at_work:
+            arrange(cursor, None if late is None else late.rules)
+            at_work.append((cursor, cursor.keyed))
+        else:
+            reader.close()
+    for cursor in cursors:
+        cursor.keyed = late
+    for cursor, keyed in at_work:
+        cursor.keyed = keyed
+
+
+_is_reader = KeyedReader.__instancecheck__

@@ -2,7 +2,7 @@
 
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.keyed.key_queue import KeyRules
-from miniqueue.core.keyed.reader import arrange
+from miniqueue.core.keyed.reader import LateReader, arrange, arrange_all, keyed_of
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.message import Chunk
 from tests.core.cursor.stored_cursor import StoredCursor
@@ -41,12 +41,17 @@ class StoredKeys(StoredCursor):
         self.rules = rules
         arrange(self.cursor, rules)
 
+    def arrange_late(self, rules: KeyRules | None) -> None:
+        """Go on by other rules, as the cursors of a group do."""
+        self.rules = rules
+        arrange_all([self.cursor], None if rules is None else LateReader(rules))
+
     def restart(self) -> None:
         super().restart()
         arrange(self.cursor, self.rules)
 
     def load(self, place: Range, page_items: int = 3) -> None:
-        keyed = self.cursor.keyed
+        keyed = keyed_of(self.cursor)
         if keyed is not None and place is Range.LOG:
             while keyed.ahead.extend():
                 pass

@@ -10,7 +10,7 @@ from miniqueue.core.cursor.lease import Range
 from miniqueue.core.group import view
 from miniqueue.core.keyed import log_index, returns_index
 from miniqueue.core.keyed.key_queue import KeyRules
-from miniqueue.core.keyed.reader import arrange
+from miniqueue.core.keyed.reader import LateReader, arrange, arrange_all, keyed_of
 from miniqueue.core.message.attributes import Attributes, key_of
 from tests.core.keyed.stored_keys import FAIR, ORDERED, StoredKeys
 
@@ -247,6 +247,48 @@ def test_the_same_rules_change_nothing():
     assert some.cursor.keyed is reader
     arrange(some.cursor, FAIR)
     assert some.cursor.keyed is not reader
+
+
+def test_a_reader_begins_with_its_first_take_and_counts_leases_before_it():
+    some = stored("aab", "ab", rules=None)
+    first = some.take(1)
+    some.arrange_late(ORDERED)
+    assert keyed_of(some.cursor) is None
+    assert nexts(some, 2) == ["b2", None]
+    some.cursor.ack(first)
+    assert some.next() == "a1"
+
+
+def test_a_cursor_without_a_reader_has_none_after_the_rules_end():
+    some = stored("aab", rules=None)
+    some.arrange_late(ORDERED)
+    some.arrange_late(None)
+    assert some.cursor.keyed is None
+    assert some.next(max_count=3) == "a0 a1 b2"
+
+
+def test_only_readers_at_work_are_replaced_at_once():
+    some, idle = stored("ab", rules=None), stored("a", rules=None)
+    for each in (some, idle):
+        each.arrange_late(ORDERED)
+        each.next()
+    idle.cursor.ack(next(iter(idle.cursor.leases.values())))
+    reader = some.cursor.keyed
+    late = LateReader(FAIR)
+    arrange_all([some.cursor, idle.cursor], late)
+    assert idle.cursor.keyed is late
+    assert keyed_of(some.cursor) not in (None, reader)
+    arrange_all([some.cursor], LateReader(replace(FAIR)))
+    assert keyed_of(some.cursor).rules == FAIR
+
+
+def test_a_late_reader_begins_at_the_time_of_its_group():
+    some = stored("aa", rules=None)
+    late = LateReader(replace(FAIR, per_second=1))
+    late.now = 1000.0
+    arrange_all([some.cursor], late)
+    assert nexts(some, 2) == ["a0", None]
+    assert some.cursor.keyed.turns.opens_at > 1000
 
 
 # --- memory -------------------------------------------------------------------------------------------------------

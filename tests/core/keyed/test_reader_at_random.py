@@ -11,6 +11,7 @@ from miniqueue.core.cursor.lease import Range
 from miniqueue.core.group import removing, view
 from miniqueue.core.keyed import log_index, returns_index
 from miniqueue.core.keyed.key_queue import QUEUE_BYTES
+from miniqueue.core.keyed.reader import keyed_of
 from tests.core.keyed.stored_keys import FAIR, ORDERED, StoredKeys
 
 SETTLES = ("ack", "ack", "nack", "back", "dack", "timeout")
@@ -134,7 +135,7 @@ class Machine:
         assert (self.some.cursor.depth, self.some.cursor.leased_count, self.some.cursor.delayed_count) == (0, 0, 0)
         self.some.commit()
         assert (self.some.chunks, self.some.records, self.some.bitmaps, self.some.gaps) == ({}, {}, {}, {})
-        reader = self.some.cursor.keyed
+        reader = keyed_of(self.some.cursor)
         if reader is not None:
             assert (reader.ahead.size_bytes, reader.returns.size_bytes, reader.ahead.waiting_count) == (0, 0, 0)
             assert reader.turns.index_bytes <= QUEUE_BYTES
@@ -157,11 +158,13 @@ def test_nothing_is_lost_stuck_or_out_of_order(seed, rules, memory):
     machine.finish()
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_lost_or_stuck_when_the_rules_change(seed, memory):
+def test_nothing_is_lost_or_stuck_when_the_rules_change(seed, is_late, memory):
     machine = Machine(seed, None)
+    arrange = machine.some.arrange_late if is_late else machine.some.arrange
     for step in range(300):
         if step % 20 == 10:
-            machine.some.arrange(machine.random.choice([None, ORDERED, FAIR, replace(FAIR, max_leased=2)]))
+            arrange(machine.random.choice([None, ORDERED, FAIR, replace(FAIR, max_leased=2)]))
         machine.step()
     machine.finish()

@@ -109,7 +109,7 @@ def expired_messages_come(patch: Patch) -> None:
 
 
 def order_of_keys_is_ignored(patch: Patch) -> None:
-    patch.setattr(flow, "arrange", lambda cursor, rules: None)
+    patch.setattr(flow, "arrange_all", lambda cursors, late: None)
 
 
 def kept_messages_are_deleted(patch: Patch) -> None:
