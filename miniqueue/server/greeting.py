@@ -28,11 +28,12 @@ _DEFAULT_RESP_PORT = 6379
 
 
 class Ports(NamedTuple):
-    """The ports on which the broker listens."""
+    """The ports on which the broker listens; `shards` has those of single shards."""
 
     https: int
     resp: int
     monitor: int
+    shards: tuple[int, ...] = ()
 
 
 def is_greeted(config: Config, is_terminal: bool) -> bool:
@@ -45,7 +46,7 @@ def greeting(config: Config, ports: Ports) -> str:
     rows = {
         "store": _store(config),
         "http": f"https://{_shown_host(config.host)}:{ports.https}; clients trust {_authority(config)}",
-        "resp": _resp_url(config, ports),
+        "resp": _resp(config, ports),
         "monitoring": _monitoring_url(config, ports),
         "security": _security(config),
         "try": _next_command(config, ports),
@@ -58,6 +59,11 @@ def _store(config: Config) -> str:
     if config.storage == "memory":
         return "memory; messages are lost when the broker stops"
     return f"{escape(str(config.db))}; {_SYNC[config.sync]}"
+
+
+def _resp(config: Config, ports: Ports) -> str:
+    shards = f"; shards have ports {ports.shards[0]} to {ports.shards[-1]}" if ports.shards else ""
+    return _resp_url(config, ports) + shards
 
 
 def _resp_url(config: Config, ports: Ports) -> str:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -67,17 +67,20 @@ STOP_SECONDS = 6.0
 
 
 class Sockets(NamedTuple):
-    """The listening sockets of a broker."""
+    """The listening sockets of a broker; `shards` has those for RESP of single shards."""
 
     https: socket
     resp: socket
     monitor: socket
+    shards: Sequence[socket] = ()
 
 
 def report_ready(config: Config, sockets: Sockets, service_manager: ServiceManager, max_memory_bytes: int) -> None:
     """Report that clients can connect: in the log, on a terminal, and to the service manager."""
-    ports = Ports(*(each.getsockname()[1] for each in sockets))
-    log.info("ready", version=__version__, **ports._asdict(), max_memory_mib=max_memory_bytes >> 20)
+    https, resp, monitor, *shards = (each.getsockname()[1] for each in (*sockets[:3], *sockets.shards))
+    ports = Ports(https, resp, monitor, tuple(shards))
+    shown = {name: value for name, value in ports._asdict().items() if value != ()}
+    log.info("ready", version=__version__, **shown, max_memory_mib=max_memory_bytes >> 20)
     if is_greeted(config, sys.stderr.isatty()):
         print(greeting(config, ports), end="", file=sys.stderr, flush=True)
     service_manager.ready()
@@ -122,7 +125,7 @@ class Listeners:
         new_resp = partial(
             RespServer, broker, _shown_parameters(config), sign_in, config.max_output_bytes, config.pipeline_seconds
         )
-        self._resp = new_resp() if shard is None else new_resp(new_router=shard.new_router, ids=shard.ids())
+        self._resp = new_resp(routing=None if shard is None else shard.routing())
         self._lag = LoopLag(time.monotonic)
         self._service_manager = ServiceManager(os.environ if shard is None else {})
         self._guests = Guests(lambda user: sign_in is not None and sign_in.is_current(user))
@@ -144,12 +147,9 @@ class Listeners:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         admit_hangup()
         self._broker.failed.add_done_callback(lambda _: self._stopping.set())
-        listener = await loop.create_server(
-            self._resp,
-            sock=resp,
-            ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
-            ssl_handshake_timeout=self._config.handshake_seconds,
-        )
+        stops_listening = [await self._listen_for_resp(loop, resp)]
+        if self._shard is not None and self._shard.front is not None:
+            stops_listening.append(await self._listen_for_resp(loop, self._shard.front))
         monitoring, shard = self._make_monitoring(), self._shard
         queue: ASGIApp = self._http if shard is None else shard.door(self._broker, self._http, self._http.gate)
         self._page = self._make_page(monitoring, queue, [each.getsockname()[1] for each in (monitor, resp)])
@@ -174,10 +174,21 @@ class Listeners:
         for task in watching:
             task.cancel()
         was_asked = self._stopping.is_set()
-        listener.close()
+        for stop_listening in stops_listening:
+            stop_listening()
         await self._drain(serving)
         if not was_asked:
             raise InternalError("a listener ended by itself; the log says why")
+
+    async def _listen_for_resp(self, loop: AcceptingLoop, sock: socket) -> Callable[[], None]:
+        """Listen for clients of RESP; return the function that ends it."""
+        server = await loop.create_server(
+            self._resp,
+            sock=sock,
+            ssl=self._tls.context(protocols=()) if self._config.resp_tls else None,
+            ssl_handshake_timeout=self._config.handshake_seconds,
+        )
+        return server.close
 
     @property
     def _is_monitor_exposed(self) -> bool:

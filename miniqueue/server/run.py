@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import ConfigError, StoreFailedError
 from miniqueue.errors.requests import InvalidSettingError
 from miniqueue.interrupts import Interrupted
+from miniqueue.server.cluster.nodes import ONE_NODE, Nodes
 from miniqueue.server.config.config import Config, broker_limits, naming_flag_of_store, shown_settings
 from miniqueue.server.hypercorn.listening import listen
 from miniqueue.server.listeners import Listeners, Sockets, report_ready
@@ -142,10 +143,13 @@ def _run_shards(
     service_manager = ServiceManager(os.environ)
     max_memory_bytes = config.max_memory_bytes or memory_limit.default_bytes()
     about = About(SystemClock().now_ms(), str(config.db.absolute()), shown_settings(config))
-    with _listen(config) as sockets, backs(config.shards) as (paths, listeners):
+    with ExitStack() as stack:
+        sockets = stack.enter_context(_listen(config))
+        fronts = [stack.enter_context(listen(config.host, port, "-shard-ports")) for port in _shard_ports(config)]
+        paths, listeners = stack.enter_context(backs(config.shards))
         parent = Parent(
             config.shards,
-            on_ready=partial(report_ready, config, sockets, service_manager, max_memory_bytes),
+            on_ready=partial(report_ready, config, sockets._replace(shards=fronts), service_manager, max_memory_bytes),
             on_stop=service_manager.stopping,
             feed=service_manager.feed,
         )
@@ -154,8 +158,27 @@ def _run_shards(
             raise SystemExit(role)
         logs.name_shard(role.number)
         placing = Placing(role.number, config.shards)
-        shard = Shard(placing, paths, listeners[role.number], role.parent, about)
+        shard = Shard(
+            placing,
+            paths,
+            listeners[role.number],
+            role.parent,
+            about,
+            front=fronts[role.number] if fronts else None,
+            nodes=_nodes(config, role.number),
+        )
         _run_loop(_serve(_of_shard(config, role.number), certificates, users, sign_in, nullcontext(sockets), shard))
+
+
+def _shard_ports(config: Config) -> range:
+    """Return the ports of single shards, none if they have no ports."""
+    return range(config.shard_ports, config.shard_ports + config.shards) if config.shard_ports else range(0)
+
+
+def _nodes(config: Config, number: int) -> Nodes:
+    """Return the nodes that clients see in one shard."""
+    slots = [Placing(number, config.shards).slots_of(shard) for shard in range(config.shards)]
+    return Nodes(number, config.shard_ports, slots, config.announced_host) if config.shard_ports else ONE_NODE
 
 
 def _of_shard(config: Config, number: int) -> Config:
@@ -176,7 +199,7 @@ async def _serve(
 ) -> None:
     starting = cast("asyncio.Task[None]", asyncio.current_task())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, starting.cancel)  # `Listeners` replaces it
-    with listening as (https, resp, monitor):
+    with listening as (https, resp, monitor, _):
         broker = _make_broker(config)
         if shard is not None:
             broker.place(shard.placing)

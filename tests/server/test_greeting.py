@@ -38,6 +38,13 @@ def test_the_next_command_works_on_other_ports_and_with_users():
     )
 
 
+def test_ports_of_shards_are_shown():
+    flags = ("-shards", "3", "-shard-ports", "7000")
+    assert rows(*flags, ports=PORTS._replace(shards=(7000, 7001, 7002)))["resp"] == (
+        "redis://localhost:6379; shards have ports 7000 to 7002"
+    )
+
+
 def test_what_is_at_risk_is_said():
     assert rows("-storage", "memory")["store"] == "memory; messages are lost when the broker stops"
     assert rows("-sync", "never")["store"] == "data; a power failure loses what the system has not written yet"

@@ -18,7 +18,7 @@ from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import ConfigError, CorruptionError, NoSpaceError, StorageError
-from miniqueue.server.config.setting import PASSWORD_VARIABLE, Setting
+from miniqueue.server.config.setting import MAX_PORT, PASSWORD_VARIABLE, Setting
 from miniqueue.server.config.settings_table import SETTINGS
 from miniqueue.server.config.sources import Question, Reading, SettingText, read_file, read_flags, read_variables
 from miniqueue.server.process.escaping import quote
@@ -79,6 +79,8 @@ class Config:
     stall_seconds: float
     http_server: Literal["hypercorn", "granian"]
     shards: int
+    shard_ports: int
+    announced_host: str
     config_file: Path | None
     password: str = field(default="", repr=False)
     """The text of the variable MINIQUEUE_PASSWORD, which is no setting."""
@@ -148,12 +150,14 @@ def _values(texts: Iterable[SettingText], problems: list[str]) -> dict[str, Any]
     return values
 
 
-def _clashes(values: Mapping[str, object]) -> list[str]:
+def _clashes(values: Mapping[str, Any]) -> list[str]:
     """Return a problem for each port that is set for two listeners."""
     settings_by_port: defaultdict[object, list[Setting]] = defaultdict(list)
     for setting in SETTINGS:
-        if setting.placeholder == "port" and values.get(setting.field):
-            settings_by_port[values[setting.field]].append(setting)
+        if setting.placeholder == "port" and (first := values.get(setting.field)):
+            count = values.get("shards", 1) if setting.field == "shard_ports" else 1
+            for port in range(first, first + count):
+                settings_by_port[port].append(setting)
     return [
         f"settings {' and '.join(s.flag for s in settings)}: both {port}; each listener requires its own port"
         for port, settings in settings_by_port.items()
@@ -161,11 +165,12 @@ def _clashes(values: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list[str]:
+def _contradictions(values: Mapping[str, Any], *, has_password: bool) -> list[str]:
     """Return a problem for each combination of settings that cannot work."""
     problems = []
     if has_password and values.get("password_file") is not None:
         problems.append(f"flag -password-file: {PASSWORD_VARIABLE} contains a password, too; remove one of them")
+    problems += _shard_problems(values)
     if values.get("client_ca") is None:
         return problems
     if values.get("users", "") is None:
@@ -173,6 +178,17 @@ def _contradictions(values: Mapping[str, object], *, has_password: bool) -> list
     if values.get("http_server") == "granian":
         problems.append("flag -client-ca: requires -http-server hypercorn; granian does not report client certificates")
     return problems
+
+
+def _shard_problems(values: Mapping[str, Any]) -> list[str]:
+    first, shard_count = values.get("shard_ports", 0), values.get("shards", 0)
+    if first and shard_count == 1:
+        return ["flag -shard-ports: requires -shards, the number of processes that have a port each"]
+    if first + shard_count - 1 > MAX_PORT:
+        return [f"flag -shard-ports: {first}: no room for {shard_count} ports; the last port is {MAX_PORT}"]
+    if values.get("announced_host") and "shard_ports" in values and not first:
+        return ["flag -announce-host: requires -shard-ports; only the ports of shards are announced"]
+    return []
 
 
 class ShownSetting(NamedTuple):

@@ -16,6 +16,7 @@ from miniqueue.errors import ConfigError
 from miniqueue.server.config.durations import parse_positive_duration
 
 GRANIAN_VERSION = "2.8.7"
+MAX_PORT = 65535
 VARIABLE_PREFIX = "MINIQUEUE_"
 #: A variable and no setting: other users of the machine can see a flag, and others can read most TOML files.
 PASSWORD_VARIABLE = VARIABLE_PREFIX + "PASSWORD"
@@ -65,9 +66,24 @@ def parse_host(text: str) -> str:
 
 def parse_port(text: str) -> int:
     """Return a TCP port; 0 asks the operating system for a free one."""
-    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:
-        raise ConfigError(["invalid port; must be 0 to 65535; 0 means any free port"])
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MAX_PORT:
+        raise ConfigError([f"invalid port; must be 0 to {MAX_PORT}; 0 means any free port"])
     return int(text)
+
+
+def parse_first_port(text: str) -> int:
+    """Return the first TCP port of several; 0 means none."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > MAX_PORT:
+        raise ConfigError([f"invalid port; must be 1 to {MAX_PORT}; 0 means no ports"])
+    return int(text)
+
+
+def parse_announced_host(text: str) -> str:
+    """Return the name or address by which clients reach the broker, without a port; empty for none."""
+    is_name = text.isprintable() and not set(text) & set(" /@[]") and text.count(":") != 1
+    if not is_name or text in ("0.0.0.0", "::"):
+        raise ConfigError(["invalid host; must be a name or an address that clients can connect to, without a port"])
+    return text
 
 
 def parse_size(text: str) -> int:

@@ -1,10 +1,11 @@
 """What leads the commands of a connection to other processes of a broker with shards. Without shards, there is none."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from miniqueue.broker.runtime.accounts import MemoryAccount
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.cluster.nodes import Nodes
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.guard import Guard
 from miniqueue.server.resp.replies import LateReply
@@ -56,3 +57,17 @@ class RoutedClient(Client, Protocol):
     def abort(self) -> None:
         """End the connection at once."""
         ...
+
+
+class Routing(NamedTuple):
+    """What a process among several has for its connections.
+
+    Attributes:
+      new_router: makes the router of a connection.
+      ids: the ids of connections, which no other process gives.
+      nodes: the processes, as clients see them.
+    """
+
+    new_router: Callable[[RoutedClient], Router]
+    ids: Iterator[int]
+    nodes: Nodes

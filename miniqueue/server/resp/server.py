@@ -1,11 +1,11 @@
 """The RESP listener: makes a connection for each client, and ends all of them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from miniqueue.broker import Broker
 from miniqueue.server.resp.commands.connection import described
 from miniqueue.server.resp.connection import RespConnection
-from miniqueue.server.resp.router import RoutedClient, Router
+from miniqueue.server.resp.router import Routing
 from miniqueue.server.resp.shared import Connection, Shared
 from miniqueue.server.resp.turns import TURN_SECONDS, LoopShare
 from miniqueue.server.security.authentication import Authenticator
@@ -20,8 +20,7 @@ class RespServer:
       parameters: the settings that CONFIG GET shows.
       sign_in: authenticates users; None: every client may do everything.
       max_output_bytes: maximum size of the replies that a client has not read; None: the default of Redis.
-      new_router: makes the router of a connection; None: there are no shards.
-      ids: the ids of connections.
+      routing: what a process among several has for its connections; None: there are no shards.
       turn_seconds: time per event-loop iteration for all clients that pipeline many commands.
     """
 
@@ -36,13 +35,11 @@ class RespServer:
         max_output_bytes: int | None = None,
         turn_seconds: float = TURN_SECONDS,
         *,
-        new_router: Callable[[RoutedClient], Router] | None = None,
-        ids: Iterator[int] | None = None,
+        routing: Routing | None = None,
     ) -> None:
         self.shared = Shared(broker, parameters, sign_in, max_output_bytes, LoopShare(turn_seconds))
-        self.shared.new_router = new_router
-        if ids is not None:
-            self.shared.next_id = ids
+        if routing is not None:
+            self.shared.new_router, self.shared.next_id, self.shared.nodes = routing
         self.connections = self.shared.connections
         self.refusals = self.shared.refusals
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Protocol
 
 from miniqueue.broker import Broker
+from miniqueue.server.cluster.nodes import ONE_NODE, Nodes
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.refusals import RespRefusals
 from miniqueue.server.resp.router import RoutedClient, Router
@@ -48,6 +49,7 @@ class Shared:
       started_at: monotonic time of the start, in seconds.
       connections: the open connections, by the id of their session.
       new_router: makes the router of a connection; None: there are no shards.
+      nodes: the processes to which clients connect.
       links: those of clients that another process of the broker has accepted.
       closed_command_count: number of commands that closed connections had carried out.
     """
@@ -62,6 +64,7 @@ class Shared:
     next_id: Iterator[int] = field(default_factory=lambda: count(1))
     connections: dict[int, Connection] = field(default_factory=dict)
     new_router: Callable[[RoutedClient], Router] | None = None
+    nodes: Nodes = ONE_NODE
     links: set[Connection] = field(default_factory=set)
     connections_received: int = 0
     closed_command_count: int = 0

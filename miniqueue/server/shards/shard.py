@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -15,12 +15,13 @@ from starlette.types import ASGIApp
 from miniqueue.broker import Broker
 from miniqueue.core.settings.placing import Placing
 from miniqueue.server.asgi.authorization import AuthMiddleware
+from miniqueue.server.cluster.nodes import ONE_NODE, Nodes
 from miniqueue.server.config.config import ShownSetting
 from miniqueue.server.http.schedules import MAX_MORE_BYTES
 from miniqueue.server.http.transactions import MAX_BODY_BYTES
 from miniqueue.server.process import descriptors
 from miniqueue.server.process.accepting import AcceptingLoop
-from miniqueue.server.resp.router import RoutedClient, Router
+from miniqueue.server.resp.router import Routing
 from miniqueue.server.resp.server import RespServer
 from miniqueue.server.shards.back import Back
 from miniqueue.server.shards.http.bodies import body_routes
@@ -65,6 +66,8 @@ class Shard:
       back: the listening socket of its own.
       parent: the connection to the parent.
       about: what is shown of the whole broker.
+      front: the listening socket for RESP that no other shard has; None: there is none.
+      nodes: the shards as clients of RESP see them.
 
     Attributes:
       peers: the other shards.
@@ -77,9 +80,14 @@ class Shard:
         back: socket.socket,
         parent: socket.socket,
         about: About | None = None,
+        *,
+        front: socket.socket | None = None,
+        nodes: Nodes = ONE_NODE,
     ) -> None:
         self.placing = placing
         self.about = about or About()
+        self.front = front
+        self._nodes = nodes
         self.peers = Peers(placing, paths)
         max_tunnels = descriptors.limit() // (2 * placing.shard_count)
         self._tunnels = Tunnels(self.peers.connect_http, self.peers.check, max_tunnels)
@@ -105,13 +113,10 @@ class Shard:
             async with asyncio.timeout(settle_seconds):
                 await asyncio.get_running_loop().sock_recv(self._parent, 1)
 
-    def ids(self) -> Iterator[int]:
-        """Return the ids of connections, which no other shard gives."""
-        return count(self.placing.next_number(1), self.placing.shard_count)
-
-    def new_router(self, client: RoutedClient) -> Router:
-        """Return the router of a RESP connection."""
-        return Door(client, self.peers)
+    def routing(self) -> Routing:
+        """Return what the RESP connections of this process get."""
+        ids = count(self.placing.next_number(1), self.placing.shard_count)
+        return Routing(partial(Door, peers=self.peers), ids, self._nodes)
 
     async def serve(self, broker: Broker, resp: RespServer, apps: Mapping[str, ASGIApp]) -> asyncio.Server:
         """Serve the other shards: RESP connections of their clients, and requests for the applications of each port."""

@@ -66,6 +66,8 @@ DEFAULTS = Config(
     stall_seconds=30.0,
     http_server="hypercorn",
     shards=1,
+    shard_ports=0,
+    announced_host="",
     config_file=None,
 )
 
@@ -214,6 +216,8 @@ VARIABLES = {
     "MINIQUEUE_SETTLE_TIME": "3s",
     "MINIQUEUE_STALL_TIMEOUT": "90s",
     "MINIQUEUE_HTTP_SERVER": "granian",
+    "MINIQUEUE_SHARD_PORTS": "7000",
+    "MINIQUEUE_ANNOUNCE_HOST": "queue.example",
     "MINIQUEUE_SHARDS": "4",
     "MINIQUEUE_CONFIG": "",
 }
@@ -267,6 +271,8 @@ VARIABLES_CONFIG = Config(
     stall_seconds=90.0,
     http_server="granian",
     shards=4,
+    shard_ports=7000,
+    announced_host="queue.example",
     config_file=None,
 )
 
@@ -454,6 +460,31 @@ BAD_FLAGS = [
     (
         ["-port", "7", "-resp-port", "7"],
         "settings -port and -resp-port: both 7; each listener requires its own port",
+    ),
+    (
+        ["-shards", "3", "-shard-ports", "6377"],
+        "settings -resp-port and -shard-ports: both 6379; each listener requires its own port",
+    ),
+    (["-shard-ports", "7000"], "flag -shard-ports: requires -shards, the number of processes that have a port each"),
+    (
+        ["-shards", "4", "-shard-ports", "65533"],
+        "flag -shard-ports: 65533: no room for 4 ports; the last port is 65535",
+    ),
+    (
+        ["-shards", "4", "-shard-ports", "x"],
+        "flag -shard-ports: 'x': invalid port; must be 1 to 65535; 0 means no ports",
+    ),
+    *[
+        (
+            ["-shards", "4", "-shard-ports", "7000", "-announce-host", host],
+            f"flag -announce-host: '{host}': invalid host; must be a name or an address that clients can connect to, "
+            "without a port",
+        )
+        for host in ("0.0.0.0", "::", "host:7000", "[::1]", "a b", "redis://host")
+    ],
+    (
+        ["-shards", "4", "-announce-host", "queue"],
+        "flag -announce-host: requires -shard-ports; only the ports of shards are announced",
     ),
     (["-port", "8081"], "settings -port and -monitor-port: both 8081; each listener requires its own port"),
 ]

@@ -90,7 +90,7 @@ def _greet(client: Client, protocol: int, name: bytes | None) -> bytes:
             "version": __version__,
             "proto": session.protocol,
             "id": session.id,
-            "mode": "standalone",
+            "mode": client.server.nodes.mode,
             "role": "master",
             "modules": [],
         },
@@ -258,21 +258,27 @@ _CLIENT_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Client, Command], bytes]]
 
 
 def cluster(client: Client, command: Command) -> bytes:
-    """Carry out a subcommand of CLUSTER. This process owns all slots, at the address that the client knows."""
-    run = _CLUSTER_SUBCOMMANDS.get((command[1].upper(), len(command)))
-    if run is None:
+    """Carry out a subcommand of CLUSTER. A client that is shown the slots of the nodes is sent to them from then on."""
+    subcommand, session = command[1].upper(), client.session
+    if subcommand == b"KEYSLOT" and len(command) == 3:
+        return replies.integer(slot_of(command[2]))
+    show = _CLUSTER_SUBCOMMANDS.get(subcommand)
+    if show is None or len(command) != 2:
         raise unknown_subcommand(command)
-    return replies.encode(run(Node(*client.session.local), command), client.session.protocol)
+    session.knows_nodes = session.knows_nodes or subcommand in _SHOWING_SLOTS
+    nodes = client.server.nodes
+    seen = nodes.seen_at(session.local)
+    return replies.encode(show(seen, seen[nodes.own]), session.protocol)
 
 
-_CLUSTER_SUBCOMMANDS: dict[tuple[bytes, int], Callable[[Node, Command], replies.Value]] = {
-    (b"INFO", 2): lambda node, _: shown_nodes.info_text([node]).encode(),
-    (b"KEYSLOT", 3): lambda _, command: slot_of(command[2]),
-    (b"MYID", 2): lambda node, _: node.id.encode(),
-    (b"NODES", 2): lambda node, _: shown_nodes.nodes_text([node], node).encode(),
-    (b"SHARDS", 2): lambda node, _: shown_nodes.shards_of([node]),
-    (b"SLOTS", 2): lambda node, _: shown_nodes.slots_of([node]),
+_CLUSTER_SUBCOMMANDS: dict[bytes, Callable[[list[Node], Node], replies.Value]] = {
+    b"INFO": lambda nodes, _: shown_nodes.info_text(nodes).encode(),
+    b"MYID": lambda _, own: own.id.encode(),
+    b"NODES": lambda nodes, own: shown_nodes.nodes_text(nodes, own).encode(),
+    b"SHARDS": lambda nodes, _: shown_nodes.shards_of(nodes),
+    b"SLOTS": lambda nodes, _: shown_nodes.slots_of(nodes),
 }
+_SHOWING_SLOTS: Final = frozenset({b"NODES", b"SHARDS", b"SLOTS"})
 
 
 def config(client: Client, command: Command) -> bytes:

@@ -19,6 +19,7 @@ from miniqueue.access.users import User, check_letters
 from miniqueue.broker import Broker, Commit
 from miniqueue.broker.acts.task import Task
 from miniqueue.errors import MiniqueueError, RequestError
+from miniqueue.server.cluster.nodes import Nodes
 from miniqueue.server.resp.commands.session import Session
 from miniqueue.server.resp.commands.subscribe import Stream
 from miniqueue.wire import resp_replies as replies
@@ -264,6 +265,11 @@ class ServerState(Protocol):
     @property
     def parameters(self) -> Mapping[str, str]:
         """The settings that CONFIG GET shows, by name."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """The processes to which clients connect."""
         ...
 
     @property

@@ -47,7 +47,7 @@ def _section(name: str, fields: _Fields) -> str:
 def _server(client: Client, _content: _Content) -> _Fields:
     return {
         "redis_version": f"miniqueue_v{__version__}",
-        "redis_mode": "standalone",
+        "redis_mode": client.server.nodes.mode,
         "process_id": os.getpid(),
         "tcp_port": client.server.parameters.get("port", ""),
         "uptime_in_seconds": int(time.monotonic() - client.server.started_at),

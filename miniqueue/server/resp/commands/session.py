@@ -41,6 +41,7 @@ class Session:
       user: the name that CLIENT LIST shows; `default` until the client authenticates.
       connected_at_ms: when the client connected, in milliseconds since 1970.
       received: topic, group, and member of its last RECEIVE; None if there was none, or one of several topics after it.
+      knows_nodes: whether the client has been shown the slots of the nodes, and so goes where it is sent.
       actor: this client as that user; the connection makes it the current actor whenever it carries out commands.
     """
 
@@ -54,6 +55,7 @@ class Session:
     library_version: bytes = b""
     connected_at_ms: int = 0
     received: tuple[bytes, bytes, bytes] | None = None
+    knows_nodes: bool = False
     actor: Actor = field(default_factory=Actor)
 
     @property
@@ -90,3 +92,4 @@ class Session:
         self.protocol = RESP2
         self.name = b""
         self.received = None
+        self.knows_nodes = False

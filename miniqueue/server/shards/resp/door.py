@@ -1,7 +1,8 @@
 """The door of a process for RESP: what concerns topics of other shards is passed on to their owners.
 
     commands ─▶ own topic, or none ─▶ as without shards
-             ├─ a topic of another shard ─┬─ publishes and settles ─▶ gathered for each shard until the next iteration
+             ├─ a topic of another shard ─┬─ the client knows the nodes ─▶ MOVED, if they have the topic there
+             │                            ├─ publishes and settles ─▶ gathered for each shard until the next iteration
              │                            ├─ SUBSCRIBE ─▶ a tunnel
              │                            └─ others ─▶ one by one; the connection is held until the reply
              └─ no topic, but all shards have a part ─▶ to each of them; the parts are merged (`gathering`)
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.access.rights import command_needs
 from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.core.message.slots import slot_of
 from miniqueue.errors import MiniqueueError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
 from miniqueue.server.resp.commands import table
@@ -146,7 +148,7 @@ class Door:
         if shard_and_topic is not None:
             if shard_and_topic[0] == self._peers.placing.number:
                 return False
-            self._pass_on(shard_and_topic[0], command)
+            self._pass_on(*shard_and_topic, command)
             return True
         if isinstance(command, (Run, RunTransaction)):
             return False  # the connection refuses it
@@ -182,13 +184,16 @@ class Door:
         if self._client.guard is not None:
             self._client.guard.check(command)
 
-    def _pass_on(self, shard: int, command: Parsed) -> None:
-        """Send a command to its owner; raises MiniqueueError."""
-        client, data = self._client, encode(command)
+    def _pass_on(self, shard: int, topic: bytes, command: Parsed) -> None:
+        """Send a command to its owner, or the client there; raises MiniqueueError."""
+        client = self._client
         word = b"" if isinstance(command, (Run, RunTransaction)) else command[0].upper()
         if not isinstance(command, (Run, RunTransaction)):
             self._check(command)
-        link = self._link(shard)
+        if moved := self._moved(shard, topic, command):
+            client.reply(moved * _reply_count(command))
+            return
+        link, data = self._link(shard), encode(command)
         if isinstance(command, Run) or word in SHORT:
             short = _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), client.await_reply(len(data)))
             if not self._outgoing:
@@ -212,6 +217,22 @@ class Door:
         link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
         if client.has_ended:
             waiting.wait_no_longer()
+
+    def _moved(self, shard: int, topic: bytes, command: Parsed) -> bytes:
+        """Return the reply that sends the client to the node of a shard; b"" if the command is to be passed on.
+
+        Only a client that was shown the nodes is sent, and only where it finds the topic by its slot: clients do not
+        place `orders.dlq` by `orders`, so they would return again and again. What a client holds in a shard can only
+        be settled through the same connection, so that a client that was passed on to a shard is not sent there.
+        Raises ShardAwayError.
+        """
+        session, nodes = self._client.session, self._client.server.nodes
+        is_sent = session.knows_nodes and nodes.first_port and shard not in self._links
+        if not is_sent or isinstance(command, RunTransaction):
+            return b""
+        self._peers.check(shard)
+        slot, node = slot_of(topic), nodes.seen_at(session.local)[shard]
+        return replies.error("MOVED", f"{slot} {node.host}:{node.port}") if slot in node.slots else b""
 
     def _begin_tunnel(self, link: Link, replies: bytes) -> None:
         """Make the connection a tunnel, unless the owner has refused; the first deliveries may have come."""

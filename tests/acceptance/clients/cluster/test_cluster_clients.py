@@ -35,9 +35,11 @@ def test_node_clients_as_cluster_clients(broker, topic, script, package):
     if not (MODULES / package).is_dir():
         pytest.skip("npm ci has not been run in tests/acceptance")
     command = ["node", script, str(broker.resp_port), topic]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
+    done = subprocess.run(
+        command, cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAX_SECONDS, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    [printed] = json.loads(done.stdout)
     assert printed == {"published": ["0-0", "0-1", "0-2"], "settled": ["OK"] * 3, "payloads": ["m1", "m2", "m3"]}
 
 

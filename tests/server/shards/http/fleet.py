@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from miniqueue.broker import Broker
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.placing import Placing
+from miniqueue.server.cluster.nodes import Nodes
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.monitor.app import MonitorApp
 from miniqueue.server.resp.server import RespServer
@@ -35,6 +36,15 @@ def topic_in(shard: int, prefix: str = "t") -> str:
 TOPICS = [topic_in(shard) for shard in range(COUNT)]
 
 
+#: The ports of the shards, which nothing listens on.
+FIRST_PORT = 7000
+
+
+def nodes_of(number: int) -> Nodes:
+    """Return the nodes that clients see in a shard."""
+    return Nodes(number, FIRST_PORT, [PLACING.slots_of(shard) for shard in range(COUNT)])
+
+
 class Member:
     """One shard, with the applications of its ports."""
 
@@ -46,7 +56,7 @@ class Member:
         self.monitoring = MonitorApp(broker, sign_in)
         self.door = shard.door(broker, self.http, self.http.gate)
         self.monitor_door = shard.monitor_door(broker, self.monitoring, self.monitoring.gate)
-        self.resp = RespServer(broker, {}, sign_in, new_router=shard.new_router, ids=shard.ids())
+        self.resp = RespServer(broker, {}, sign_in, routing=shard.routing())
         self.server: asyncio.Server
         self.apps: dict[str, ASGIApp]
 
@@ -151,7 +161,9 @@ async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> Asy
         await broker.start()
         ends = socket.socketpair()
         sockets += ends
-        member = Member(Shard(Placing(number, COUNT), paths, listener, ends[0]), broker, sign_in)
+        member = Member(
+            Shard(Placing(number, COUNT), paths, listener, ends[0], nodes=nodes_of(number)), broker, sign_in
+        )
         await member.listen()
         members.append(member)
     try:

@@ -1,18 +1,20 @@
 """Clients of RESP at the doors of three shards, whose backs are real: what they send, and what they get."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from miniqueue.broker.inspect.peeked import State
+from miniqueue.core.message.slots import slot_of
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
 from miniqueue.wire.resp_splitting import end_of_reply
 from tests.server.access import sign_in_for, token_of, user
 from tests.server.resp.clients import Client, command
-from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
+from tests.server.shards.http.fleet import COUNT, FIRST_PORT, PLACING, TOPICS, Fleet, fleet_in
 from tests.server.shards.http.tunnels import until
 
 #: Topics of shards 0, 1, and 2; a client is at the door of shard 0 unless a test says otherwise.
@@ -418,3 +420,121 @@ async def test_events_end_with_the_connection_when_a_shard_ends(client, fleet):
     assert await client.ask(b"EVENTS") == b"+OK\r\n"
     fleet.lose(1)
     await until(lambda: client.transport.is_closed)
+
+
+# --- clients that know the nodes ------------------------------------------------------------------------------
+
+
+def moved_to(topic: bytes) -> bytes:
+    """Return the reply that sends a client to the node with a topic."""
+    return b"-MOVED %d 127.0.0.1:%d\r\n" % (slot_of(topic), FIRST_PORT + PLACING.shard_of(topic))
+
+
+async def test_the_nodes_are_the_shards_with_their_slots_and_ports(connect):
+    for door in range(COUNT):
+        client = connect(door)
+        slots = await client.ask(b"CLUSTER", b"SLOTS")
+        ranges = [PLACING.slots_of(shard) for shard in range(COUNT)]
+        assert [slots.count(b":%d\r\n:%d\r\n" % (each.start, each.stop - 1)) for each in ranges] == [1] * COUNT
+        assert [slots.count(b"$9\r\n127.0.0.1\r\n:%d\r\n" % (FIRST_PORT + shard)) for shard in range(COUNT)] == [
+            1
+        ] * COUNT
+        nodes = await client.ask(b"CLUSTER", b"NODES")
+        assert nodes.count(b"myself") == 1
+        assert b":%d@0 myself,master - 0 0 0 connected %d-" % (FIRST_PORT + door, ranges[door].start) in nodes
+        own_id = (await client.ask(b"CLUSTER", b"MYID")).split(b"\r\n")[1]
+        assert b"%b 127.0.0.1:%d@0 myself" % (own_id, FIRST_PORT + door) in nodes
+        assert b"cluster_known_nodes:3\r\n" in await client.ask(b"CLUSTER", b"INFO")
+        assert b"$4\r\nmode\r\n$7\r\ncluster\r\n" in await client.ask(b"HELLO")
+
+
+@pytest.mark.parametrize("subcommand", [b"SLOTS", b"SHARDS", b"NODES"])
+async def test_a_client_that_knows_the_nodes_is_sent_to_the_one_with_the_topic(client, fleet, subcommand):
+    await client.ask(b"CLUSTER", subcommand)
+    client.tell(
+        *[(b"PUBLISH", OTHER, b"x")] * 3,
+        (b"PUB", OWN, b"x"),
+        (b"RECEIVE", THIRD, b"WAIT", b"60"),
+        (b"SUBSCRIBE", OTHER),
+        (b"PUB", OTHER),
+        (b"PING",),
+    )
+    other, third = moved_to(OTHER), moved_to(THIRD)
+    assert await client.hear(8) == [other, other, other, b"$3\r\n0-0\r\n", third, other, other, b"+PONG\r\n"]
+    assert await client.ask(b"TOPICS") == b"*1\r\n$%d\r\n%b\r\n" % (len(OWN), OWN)
+
+
+async def test_a_client_that_returns_after_moved_is_sent_away_again(client):
+    await client.ask(b"CLUSTER", b"SLOTS")
+    assert [await client.ask(b"LEN", OTHER) for _ in range(3)] == [moved_to(OTHER)] * 3
+    assert await client.ask(b"PUB", OWN, b"x") == b"$3\r\n0-0\r\n"
+
+
+@pytest.mark.parametrize("words", [(b"CLUSTER", b"MYID"), (b"CLUSTER", b"KEYSLOT", b"t"), (b"CLUSTER", b"INFO")])
+async def test_a_client_that_was_not_shown_the_slots_is_passed_on(client, words):
+    await client.ask(*words)
+    assert await client.ask(b"PUB", OTHER, b"x") == b"$3\r\n0-0\r\n"
+
+
+async def test_a_client_that_resets_its_connection_is_passed_on_again(client):
+    await client.ask(b"CLUSTER", b"SLOTS")
+    assert await client.ask(b"LEN", OTHER) == moved_to(OTHER)
+    assert await client.ask(b"RESET") == b"+RESET\r\n"
+    assert await client.ask(b"PUB", OTHER, b"x") == b"$3\r\n0-0\r\n"
+
+
+async def test_dead_letters_that_the_slots_place_elsewhere_are_served_by_any_node(connect, fleet):
+    names = [b"n%d" % number for number in range(40)]
+    elsewhere = [
+        name + b".dlq" for name in names if slot_of(name + b".dlq") not in PLACING.slots_of(PLACING.shard_of(name))
+    ]
+    assert len(elsewhere) > 10
+    for topic in elsewhere:
+        client = connect()
+        await client.ask(b"CLUSTER", b"SLOTS")
+        assert await client.ask(b"PUB", topic, b"x") == b"$3\r\n0-0\r\n"
+
+
+async def test_what_a_connection_holds_by_get_can_be_settled_after_it_is_shown_the_nodes(client):
+    await client.ask(b"PUB", OTHER, b"x")
+    assert await client.ask(b"GET", OTHER) == b"$1\r\nx\r\n"
+    await client.ask(b"CLUSTER", b"SLOTS")
+    assert await client.ask(b"ACK", OTHER) == b"+OK\r\n"
+    assert await client.ask(b"LEN", THIRD) == moved_to(THIRD)
+
+
+async def test_a_transaction_of_a_client_that_knows_the_nodes_is_passed_on(client, fleet):
+    await client.ask(b"CLUSTER", b"SLOTS")
+    client.tell((b"MULTI",), (b"PUBLISH", OTHER, b"x"), (b"EXEC",))
+    assert await client.hear(3) == [b"+OK\r\n", b"+QUEUED\r\n", b"*1\r\n+OK\r\n"]
+    client.tell((b"MULTI",), (b"PUB", THIRD, b"x"), (b"LEN", THIRD), (b"EXEC",))
+    assert (await client.hear(4))[-1] == b"*2\r\n$3\r\n0-0\r\n:1\r\n"
+
+
+async def test_no_client_is_sent_to_a_shard_that_does_not_answer(client, fleet):
+    await client.ask(b"CLUSTER", b"SLOTS")
+    fleet.lose(1)
+    assert (await client.ask(b"LEN", OTHER)).startswith(b"-TRYAGAIN")
+    assert await client.ask(b"LEN", THIRD) == moved_to(THIRD)
+
+
+async def test_clients_are_sent_to_the_announced_host(connect, fleet):
+    shared = fleet.members[0].resp.shared
+    shared.nodes = shared.nodes._replace(announced_host="queue.example")
+    client = connect()
+    assert (await client.ask(b"CLUSTER", b"SLOTS")).count(b"queue.example") == COUNT
+    assert await client.ask(b"LEN", OTHER) == moved_to(OTHER).replace(b"127.0.0.1", b"queue.example")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_client_that_follows_moved_arrives_at_once_whatever_the_name(connect, seed):
+    chance = random.Random(seed)
+    clients = [connect(door) for door in range(COUNT)]
+    for client in clients:
+        await client.ask(b"CLUSTER", b"SLOTS")
+    for _ in range(100):
+        name = b"".join(chance.choice([b"a", b"b", b"1", b"{x}", b"{}", b"{", b"}", b".dlq", b"."]) for _ in range(6))
+        reply = await clients[chance.randrange(COUNT)].ask(b"LEN", b"t" + name)
+        if reply.startswith(b"-MOVED"):
+            reply = await clients[int(reply.split(b":")[1]) - FIRST_PORT].ask(b"LEN", b"t" + name)
+        assert reply.startswith((b":0\r\n", b"-BADTOPIC"))
