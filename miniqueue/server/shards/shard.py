@@ -163,7 +163,7 @@ class Shard:
         """Return the application of the monitoring port, with this number, that serves the sessions of all shards."""
         from miniqueue.server.shards.page.door import PageDoor  # noqa: PLC0415 - only with the page
 
-        return PageDoor(app, self._owners(broker, MONITOR), port)
+        return PageDoor(app, self._owners(broker, MONITOR), broker.memory, port)
 
     def page_sharing(self, broker: Broker) -> "Sharing":
         """Return how the shards share the page."""

@@ -10,11 +10,14 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.errors import MiniqueueError
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.asgi.replies import error_reply
+from miniqueue.server.asgi.request import HttpActor
 from miniqueue.server.dashboard.gate import cookie_name, token_in
 from miniqueue.server.dashboard.replies import secured
+from miniqueue.server.shards.http.door import PASSED_BYTES
 from miniqueue.server.shards.http.owners import Owners
 
 _PREFIX: Final = re.compile(r"([0-9]{1,3})-")
@@ -34,11 +37,13 @@ class PageDoor:
     Args:
       app: the application of the monitoring port of this process, with the page.
       owners: the owners of all shards, of the monitoring port.
+      memory: the accounts of the memory that clients use.
       port: the number of the port, for the name of the cookie.
     """
 
-    def __init__(self, app: ASGIApp, owners: Owners, port: int) -> None:
+    def __init__(self, app: ASGIApp, owners: Owners, memory: Memory, port: int) -> None:
         self._app = app
+        self._memory = memory
         self._owners = owners
         self._cookie_name = cookie_name(port)
 
@@ -48,6 +53,8 @@ class PageDoor:
         if shard is None:
             await self._app(scope, receive, send)
             return
+        account = HttpActor(scope, self._memory).account
+        account.add(Purpose.REQUESTS, PASSED_BYTES)
         try:
             await self._owners.pass_on(shard, scope, receive, send)
         except ShardAwayError as error:
@@ -57,6 +64,8 @@ class PageDoor:
                 await self._app(scope, receive, send)
         except MiniqueueError as error:
             await error_reply(error)(scope, receive, secured(send))
+        finally:
+            account.add(Purpose.REQUESTS, -PASSED_BYTES)
 
     def _shard_of(self, scope: Scope) -> int | None:
         """Return the shard of the session of a request, if it is another than this one."""

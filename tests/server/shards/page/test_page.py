@@ -8,8 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.page import Page
+from miniqueue.server.shards.http.door import PASSED_BYTES
 from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from tests.server.access import sign_in_for, token_of, user
 from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in, topic_in
@@ -175,6 +177,18 @@ async def test_a_session_holds_at_every_process_and_ends_at_every_one(guarded):
     assert ended.status == 200
     for door in range(COUNT):
         assert (await guarded.ask("GET", "/ui/data/overview", cookie, door=door)).status == 401
+
+
+async def test_what_is_passed_on_is_charged_to_the_client_meanwhile(guarded):
+    cookie = await guarded.sign_in("ann", door=1)
+    memory = guarded.fleet.members[0].broker.memory
+    client = Client()
+    tab = asyncio.create_task(guarded.ask("GET", "/ui/live?view=topics", cookie, client=client))
+    await until(lambda: b"event: view" in client.body)
+    assert memory.amounts()[Purpose.REQUESTS] >= PASSED_BYTES
+    client.leave()
+    await tab
+    assert memory.amounts().get(Purpose.REQUESTS, 0) == 0
 
 
 async def test_a_user_sees_the_same_topics_at_every_process(guarded):
