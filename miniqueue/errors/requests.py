@@ -160,11 +160,15 @@ class OneShardError(RequestError):
     Args:
       path: the path of the request.
       shard_count: how many shards there are.
+
+    Attributes:
+      shard_count: the same.
     """
 
     code = "CROSSSHARD"
 
     def __init__(self, path: str, shard_count: int) -> None:
+        self.shard_count = shard_count
         super().__init__(
             f"each shard has a store of its own; request /shards/0{path} to /shards/{shard_count - 1}{path}, one by one"
         )

@@ -11,12 +11,12 @@ import structlog
 from miniqueue.errors import ConfigError
 from miniqueue.server.config.durations import parse_positive_duration
 from miniqueue.server.process import logs
-from miniqueue.storage.leveldb.copy import refuse_content, write_store
+from miniqueue.storage.leveldb.copy import refuse_content, write_shards, write_store
 from miniqueue.tools.arguments import Arguments, counted, read_secret
 from miniqueue.tools.follow import ANSWER_SECONDS, Follower, Status
 from miniqueue.tools.follow_status import served
 from miniqueue.tools.monitoring import authorization, connection_to_url
-from miniqueue.tools.source import FLAGS_USAGE, pairs_of, read_arguments
+from miniqueue.tools.source import FLAGS_USAGE, read_arguments, stores_of
 
 log = structlog.get_logger()
 
@@ -27,7 +27,8 @@ Usage: miniqueue backup [-monitor-port port] directory
 
 Copies a store to the directory, which must be missing or empty. Without -db, copies the
 store of the running broker, which continues to work; the copy contains everything that was
-acknowledged before the backup began. With -db, copies a store that no broker has open.
+acknowledged before the backup began. With -db, copies a store that no broker has open. If the
+broker has shards, the copy has all of them.
 With -follow, copies the store of the broker at a URL, and then keeps the copy up to date
 until a signal ends that; the directory can also be such a copy, which is continued. When a
 broker is started on it, it follows no longer.
@@ -63,9 +64,13 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if problems := [f"flag -{name}: requires -follow" for name in _FOLLOW_FLAGS if name in options.flags]:
         raise ConfigError(problems)
     refuse_content(target)  # before the broker begins to send the content
-    with pairs_of(options) as pairs:
-        count = write_store(target, pairs)
-    print(f"{target}: {counted(count, 'key')}")
+    with stores_of(options) as stores:
+        if stores.shard_count:
+            count = sum(write_shards(target, stores.shard_count, stores.pairs()))
+        else:
+            count = write_store(target, (pair for _, pair in stores.pairs()))
+    shards = f" in {stores.shard_count} shards" if stores.shard_count else ""
+    print(f"{target}: {counted(count, 'key')}{shards}")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from miniqueue.errors import StorageError
 from miniqueue.tools import arguments
 from miniqueue.tools.exporting.exporter import Exporter
-from miniqueue.tools.source import FLAGS_USAGE, pairs_of, read_arguments
+from miniqueue.tools.source import FLAGS_USAGE, read_arguments, stores_of
 
 USAGE = f"""\
 Usage: miniqueue export [-monitor-port port] [-o file] [topic ...]
@@ -20,7 +20,8 @@ Usage: miniqueue export [-monitor-port port] [-o file] [topic ...]
 Writes a JSON line for each unconsumed message of the named topics, or of all topics: first
 the logs, in order, then returned messages, then delayed messages. If a topic has settings or
 groups, a line for them comes before its messages. Without -db, exports the store of the
-running broker, as of one moment. With -db, exports a store that no broker has open.
+running broker, as of one moment, or with shards, of each as of a moment of its own. With -db,
+exports a store that no broker has open.
 
   -o file
         file for the lines; it gets its name when it is complete (default: standard output)
@@ -38,15 +39,21 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     options = read_arguments(words, environ, USAGE, own=("o",))
     if options is None:
         return 0
-    exporter = Exporter({word.encode("utf-8", "surrogateescape") for word in options.words})
-    target = options.flags.get("o")
-    with pairs_of(options) as pairs, _output(target) as output:
-        for line in exporter.lines(pairs):
-            output.write(line)
+    names = {word.encode("utf-8", "surrogateescape") for word in options.words}
+    is_complete = True
+    with stores_of(options) as stores, _output(options.flags.get("o")) as output:
+        for placing in stores.placings:
+            names_here = {name for name in names if placing.has(name)}
+            if names and not names_here:
+                continue
+            exporter = Exporter(names_here)
+            with stores.pairs_of(placing.number) as pairs:
+                output.writelines(exporter.lines(pairs))
+            for problem in exporter.problems.kept:
+                print(f"miniqueue: {problem}", file=sys.stderr)
+            is_complete = is_complete and not exporter.problems.count
         output.flush()
-    for problem in exporter.problems.kept:
-        print(f"miniqueue: {problem}", file=sys.stderr)
-    return INCOMPLETE if exporter.problems.count else DONE
+    return DONE if is_complete else INCOMPLETE
 
 
 def _output(target: str | None) -> AbstractContextManager[BinaryIO]:

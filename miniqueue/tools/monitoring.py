@@ -7,7 +7,10 @@ from ssl import SSLContext, create_default_context
 from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
+import orjson
+
 from miniqueue.access.users import DEFAULT_NAME
+from miniqueue.core.settings.placing import MAX_SHARDS
 from miniqueue.errors import ConfigError, ConnectError, DisconnectedError, ProtocolError, ServerError
 from miniqueue.server.process.escaping import escape, quote
 from miniqueue.server.security.exposure import is_loopback
@@ -27,6 +30,18 @@ _HINTS = MappingProxyType(
         (403, True): "; the user of -token-file requires the role admin for '*'",
     }
 )
+
+
+class SeveralStoresError(ServerError):
+    """The broker has a store for each of its shards.
+
+    Attributes:
+      shard_count: how many there are.
+    """
+
+    def __init__(self, text: str, status: int, shard_count: int) -> None:
+        super().__init__(text, status)
+        self.shard_count = shard_count
 
 
 def authorization(secret: str | None) -> dict[str, str]:
@@ -66,7 +81,10 @@ def connection_to_url(url: str, ca: str | None, timeout_seconds: float) -> HTTPC
 
 
 def requested(connection: HTTPConnection, path: str, headers: Mapping[str, str]) -> HTTPResponse:
-    """Return the response to a GET; raises ConnectError, or ServerError unless the status is 200."""
+    """Return the response to a GET; raises ConnectError, or ServerError unless the status is 200.
+
+    Raises SeveralStoresError if each shard of the broker must be asked.
+    """
     try:
         connection.request("GET", path, headers=dict(headers))
         response = connection.getresponse()
@@ -74,10 +92,23 @@ def requested(connection: HTTPConnection, path: str, headers: Mapping[str, str])
         address = f"{escape(connection.host)}:{connection.port}"
         raise ConnectError(f"no broker answers on {address} (-monitor-port): {exc}") from exc
     if response.status != 200:
-        text = response.read(1000).decode("utf-8", "replace")
+        body = response.read(1000)
         hint = _HINTS.get((response.status, "Authorization" in headers), "")
-        raise ServerError(f"the broker refused: {response.status} {text}{hint}", response.status)
+        text = f"the broker refused: {response.status} {body.decode('utf-8', 'replace')}{hint}"
+        if (shard_count := _shard_count(body)) is not None:
+            raise SeveralStoresError(text, response.status, shard_count)
+        raise ServerError(text, response.status)
     return response
+
+
+def _shard_count(body: bytes) -> int | None:
+    """Return the number of shards that a refusal names, or None."""
+    try:
+        members = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    count = members.get("shards") if isinstance(members, dict) else None
+    return count if isinstance(count, int) and 1 < count <= MAX_SHARDS else None
 
 
 def received(response: HTTPResponse) -> Iterator[Pair]:

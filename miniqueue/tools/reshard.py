@@ -13,7 +13,7 @@ from pathlib import Path
 
 from miniqueue.errors import ConfigError, CorruptionError
 from miniqueue.storage.leveldb.copy import refuse_content, write_shards, write_store
-from miniqueue.storage.leveldb.shards import check_shards, shard_count, store_of_shard
+from miniqueue.storage.leveldb.shards import stores_in
 from miniqueue.storage.leveldb.view import StoreView, viewed
 from miniqueue.tools import arguments
 from miniqueue.tools.arguments import counted
@@ -74,15 +74,6 @@ def _reshard(old: Path, new: Path, count: int) -> None:
         else:
             write_store(new, (pair for _, pair in pairs))
         _report(audits, views)
-
-
-def stores_in(db: Path) -> list[Path]:
-    """Return the directories of all stores in the directory of a broker; raises as `check_shards`."""
-    count = shard_count(db)
-    if not count:
-        return [db]
-    check_shards(db, count)
-    return [store_of_shard(db, number) for number in range(count)]
 
 
 def _audited(pairs: Iterator[tuple[int, Pair]], audits: Sequence[Audit]) -> Iterator[tuple[int, Pair]]:

@@ -1,12 +1,14 @@
 """`miniqueue restore`: creates a store from a backup, which it checks while it copies."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from miniqueue.errors import ConfigError, CorruptionError, StorageError
 from miniqueue.server.config.config import naming_flag_of_store
-from miniqueue.storage.leveldb.copy import refuse_content, write_store
-from miniqueue.storage.leveldb.view import viewed
+from miniqueue.storage.leveldb.copy import refuse_content, write_shards, write_store
+from miniqueue.storage.leveldb.shards import shard_count, stores_in
+from miniqueue.storage.leveldb.view import StoreView, viewed
 from miniqueue.tools import arguments
 from miniqueue.tools.audit.store import Audit
 from miniqueue.tools.check import report
@@ -16,7 +18,8 @@ USAGE = """\
 Usage: miniqueue restore [-db directory] backup
 
 Copies a backup to the directory of -db, which must be missing or empty, if the whole backup
-is sound. Prints its content, as check does.
+is sound. Prints its content, as check does. From a backup of a broker with shards, the store
+has as many shards.
 
   -db directory
         the store to create (default ./data)
@@ -37,13 +40,18 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
         raise ConfigError(["restore requires one directory, that of the backup; see -h"])
     with naming_flag_of_store():
         refuse_content(options.config.db)
-    audit = Audit()
-    with viewed(Path(options.words[0])) as view:
+    backup = Path(options.words[0])
+    with ExitStack() as opened:
+        views = [opened.enter_context(viewed(directory)) for directory in stores_in(backup)]
+        audits: list[Audit] = []  # one for each store that was read, if only in part
         try:
-            _write(options.config.db, audited(view.pairs(), audit))
+            _write(options.config.db, shard_count(backup), _audited(views, audits))
         finally:
-            for line in report(audit, view.set_aside, view.doubt):
-                print(line)
+            for number, (view, audit) in enumerate(zip(views, audits, strict=False)):
+                if len(views) > 1:
+                    print(f"shard {number}:")
+                for line in report(audit, view.set_aside, view.doubt):
+                    print(line)
     return 0
 
 
@@ -55,12 +63,23 @@ class _UnreadableBackupError(Exception):
         self.error = error
 
 
-def _write(directory: Path, pairs: Iterator[Pair]) -> None:
+def _write(directory: Path, count: int, pairs: Iterator[tuple[int, Pair]]) -> None:
     try:
         with naming_flag_of_store():
-            write_store(directory, pairs)
+            if count:
+                write_shards(directory, count, pairs)
+            else:
+                write_store(directory, (pair for _, pair in pairs))
     except _UnreadableBackupError as exc:
         raise exc.error from None
+
+
+def _audited(views: Sequence[StoreView], audits: list[Audit]) -> Iterator[tuple[int, Pair]]:
+    """Yield the pairs of all views, each with the number of its view; add an audit of each; raises as `audited`."""
+    for number, view in enumerate(views):
+        audits.append(Audit())
+        for pair in audited(view.pairs(), audits[number]):
+            yield number, pair
 
 
 def audited(pairs: Iterator[Pair], audit: Audit) -> Iterator[Pair]:

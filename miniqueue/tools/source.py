@@ -3,17 +3,22 @@
     -db directory   offline: the directory, which no process may have open      storage.leveldb.view
     otherwise       online: the broker on -monitor-host and -monitor-port       GET /backup
 
-Both return every pair in key order, as of one moment. `monitoring` makes the requests.
+Both return every pair in key order, as of one moment. If there are shards, the store of each is read by itself: online
+as of a moment of its own, GET /shards/{n}/backup. `monitoring` makes the requests.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from functools import partial
 from http.client import HTTPConnection
+from typing import NamedTuple
 
+from miniqueue.core.settings.placing import Placing
 from miniqueue.server.config.config import naming_flag_of_store
+from miniqueue.storage.leveldb.shards import shard_count, stores_in
 from miniqueue.storage.leveldb.view import StoreView, viewed
 from miniqueue.tools.arguments import Arguments, read, read_secret
-from miniqueue.tools.monitoring import authorization, connection_to, received, requested
+from miniqueue.tools.monitoring import SeveralStoresError, authorization, connection_to, received, requested
 from miniqueue.wire.pair_stream import Pair
 
 FLAGS_USAGE = """\
@@ -42,10 +47,35 @@ def read_arguments(
     return read(argv, environ, usage, settings=_SETTINGS, own=(*_OWN_FLAGS, *own))
 
 
-def pairs_of(options: Arguments) -> AbstractContextManager[Iterator[Pair]]:
-    """Return the content of the store that the command line names, while the context is open.
+class Stores(NamedTuple):
+    """The stores of a broker.
 
-    Raises:
+    Attributes:
+      shard_count: how many shards there are; 0: the store of one process.
+      pairs_of: returns the content of the store with a number, from 0 on, while its context is open; one at a time.
+    """
+
+    shard_count: int
+    pairs_of: Callable[[int], AbstractContextManager[Iterator[Pair]]]
+
+    @property
+    def placings(self) -> list[Placing]:
+        """The place of each store among all."""
+        count = max(self.shard_count, 1)
+        return [Placing(number, count) for number in range(count)]
+
+    def pairs(self) -> Iterator[tuple[int, Pair]]:
+        """Yield the pairs of all stores, one store after the other, each with the number of its store."""
+        for placing in self.placings:
+            with self.pairs_of(placing.number) as pairs:
+                for pair in pairs:
+                    yield placing.number, pair
+
+
+def stores_of(options: Arguments) -> AbstractContextManager[Stores]:
+    """Return the stores that the command line names, while the context is open.
+
+    Raises, also while the content is read:
       StorageError: the store of -db cannot be read.
       ClientError: the broker cannot be reached, or the stream ends early.
       ConfigError: the file of the token or of the authorities cannot be read.
@@ -59,11 +89,12 @@ def pairs_of(options: Arguments) -> AbstractContextManager[Iterator[Pair]]:
 
 
 @contextmanager
-def _offline(options: Arguments) -> Iterator[Iterator[Pair]]:
+def _offline(options: Arguments) -> Iterator[Stores]:
     with ExitStack() as stack:
         with naming_flag_of_store():  # not the block of the caller, whose errors are about other files
-            view = stack.enter_context(viewed(options.config.db))
-        yield _read(view)
+            views = [stack.enter_context(viewed(directory)) for directory in stores_in(options.config.db)]
+            count = shard_count(options.config.db)
+        yield Stores(count, lambda number: nullcontext(_read(views[number])))
 
 
 def _read(view: StoreView) -> Iterator[Pair]:
@@ -72,8 +103,20 @@ def _read(view: StoreView) -> Iterator[Pair]:
 
 
 @contextmanager
-def _online(connection: HTTPConnection, headers: Mapping[str, str]) -> Iterator[Iterator[Pair]]:
+def _online(connection: HTTPConnection, headers: Mapping[str, str]) -> Iterator[Stores]:
+    with closing(connection):
+        yield _answered(connection, headers)
+
+
+def _answered(connection: HTTPConnection, headers: Mapping[str, str]) -> Stores:
     try:
-        yield received(requested(connection, "/backup", headers))
-    finally:
-        connection.close()
+        response = requested(connection, "/backup", headers)
+    except SeveralStoresError as refusal:
+        return Stores(refusal.shard_count, partial(_of_shard, connection, headers))
+    return Stores(0, lambda _number: nullcontext(received(response)))
+
+
+@contextmanager
+def _of_shard(connection: HTTPConnection, headers: Mapping[str, str], number: int) -> Iterator[Iterator[Pair]]:
+    connection.close()  # what it was used for is read to its end
+    yield received(requested(connection, f"/shards/{number}/backup", headers))

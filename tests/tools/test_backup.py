@@ -11,6 +11,7 @@ from miniqueue import cli
 from miniqueue.errors import StorageError
 from miniqueue.storage.format import keys
 from miniqueue.storage.leveldb.lock import StoreLock
+from miniqueue.storage.leveldb.shards import prepare_shards, store_of_shard, stores_in
 from miniqueue.storage.leveldb.view import StoreView
 from miniqueue.tools import restore
 from tests.storage.leveldb.test_view import every_byte
@@ -38,6 +39,60 @@ def test_a_backup_and_a_store_restored_from_it_hold_the_same(store, tmp_path, ca
         "topic letters: 2 chunks, 6 messages, 3 waiting, 1 delayed, 2 returned, 3 settled but kept",
         "2 topics, 14 keys: no problems",
     ]
+
+
+@pytest.fixture(scope="module")
+def sharded(store, tmp_path_factory):
+    """A store with three shards that has the content of `store`."""
+    directory = tmp_path_factory.mktemp("sharded") / "of-3"
+    assert run("reshard", "-shards", 3, store, directory) == 0
+    return directory
+
+
+def contents(db):
+    return [stores.contents(directory) for directory in stores_in(db)]
+
+
+def test_a_backup_of_a_store_with_shards_has_all_of_them_and_is_restored(sharded, tmp_path, capsys):
+    before = every_byte(sharded)
+    assert run("backup", "-db", sharded, tmp_path / "copy") == 0
+    assert every_byte(sharded) == before
+    assert capsys.readouterr().out == f"{tmp_path}/copy: {sum(map(len, contents(sharded)))} keys in 3 shards\n"
+    assert run("restore", "-db", tmp_path / "restored", tmp_path / "copy") == 0
+    printed = capsys.readouterr().out
+    assert run("check", "-db", tmp_path / "restored") == 0
+    assert capsys.readouterr().out == printed
+    assert contents(tmp_path / "restored") == contents(tmp_path / "copy") == contents(sharded)
+    prepare_shards(tmp_path / "restored", 3)
+
+
+@pytest.mark.parametrize("words", [["backup", "-db", "STORE", "TARGET"], ["restore", "-db", "TARGET", "STORE"]])
+def test_a_store_without_one_of_its_shards_is_refused(words, sharded, tmp_path):
+    shutil.copytree(sharded, tmp_path / "part")
+    shutil.rmtree(tmp_path / "part/shard-1")
+    assert run(*({"STORE": tmp_path / "part", "TARGET": tmp_path / "new"}.get(word, word) for word in words)) == 65
+    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+
+
+def test_a_backup_with_damage_in_a_shard_is_not_restored(sharded, tmp_path, capsys):
+    shutil.copytree(sharded, tmp_path / "damaged")
+    with stores.opened(store_of_shard(tmp_path / "damaged", 1)) as database:
+        database.put(keys.head(99, 0), b"")
+    assert run("restore", "-db", tmp_path / "new", tmp_path / "damaged") == 65
+    printed = capsys.readouterr()
+    assert printed.err == "miniqueue: the backup has problems; nothing was restored\n"
+    assert [line for line in printed.out.splitlines() if line.startswith("shard")] == ["shard 0:", "shard 1:"]
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("topics", [(), ("letters",), ("letters", "empty")])
+def test_an_export_of_all_shards_is_that_of_one_process(topics, store, sharded, tmp_path, capsysbinary):
+    assert run("export", "-db", store, *topics) == 0
+    of_one = capsysbinary.readouterr().out
+    assert run("export", "-db", sharded, *topics) == 0
+    assert sorted(capsysbinary.readouterr().out.splitlines()) == sorted(of_one.splitlines())
+    assert run("export", "-db", sharded, "letters", "missing") == 78
+    assert capsysbinary.readouterr().err == b"miniqueue: there is no topic missing\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from miniqueue.errors import ConnectError, DisconnectedError, ServerError
 from miniqueue.tools import arguments
-from miniqueue.tools.source import pairs_of
+from miniqueue.tools.source import stores_of
 from miniqueue.wire.pair_stream import MAGIC, encode_end, encode_pairs
 
 PAIRS = [(b"a", b"1"), (b"b", b"2")]
@@ -49,8 +49,8 @@ def received_on(port: int, *flags: str) -> list[tuple[bytes, bytes]]:
     words = [f"-monitor-port={port}", *flags]
     given = arguments.read(words, {}, "", settings=("db", "monitor-port"), own=("token-file",))
     assert isinstance(given, arguments.Arguments)
-    with pairs_of(given) as pairs:
-        return list(pairs)
+    with stores_of(given) as stores:
+        return [pair for _, pair in stores.pairs()]
 
 
 def answering(body: bytes, *, status: int = 200, promised_bytes: int | None = None) -> Answer:
@@ -100,6 +100,27 @@ def test_a_refusal_of_a_broker_with_users_says_what_to_pass(received_from, tmp_p
     flags = [f"-token-file={tmp_path / 'token'}"] if has_token else []
     with pytest.raises(ServerError, match=re.escape(f'the broker refused: {status} {{"error":"no"}}; {hint}')):
         received_from(answering(b'{"error":"no"}', status=status), *flags)
+
+
+def of_shards(request: BaseHTTPRequestHandler) -> None:
+    """Answer as a broker with two shards."""
+    answers = {
+        "/backup": (400, b'{"error":"each shard has a store","code":"CROSSSHARD","shards":2}'),
+        "/shards/0/backup": (200, MAGIC + encode_pairs(PAIRS[:1]) + encode_end(1)),
+        "/shards/1/backup": (200, MAGIC + encode_pairs(PAIRS[1:]) + encode_end(1)),
+    }
+    status, body = answers[request.path]
+    answering(body, status=status)(request)
+
+
+def test_stores_of_all_shards_are_received_one_after_the_other(received_from):
+    assert received_from(of_shards) == PAIRS
+
+
+@pytest.mark.parametrize("count", [b"1", b"65", b"10000000000000000", b'"2"', b"null", b"2.5", b"true"])
+def test_a_wrong_number_of_shards_is_only_a_refusal(received_from, count):
+    with pytest.raises(ServerError, match=r"^the broker refused: 400"):
+        received_from(answering(b'{"error":"no","shards":' + count + b"}", status=400))
 
 
 def test_nobody_there_is_told_with_the_port():

@@ -10,28 +10,39 @@ from itertools import repeat
 from pathlib import Path
 
 from miniqueue.commands.stored.values import message_of
+from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import quote
 from miniqueue.storage.format import keys, values
 from miniqueue.storage.format.keys import Space
+from miniqueue.storage.leveldb.shards import shard_count, store_of_shard
 from miniqueue.storage.leveldb.view import StoreView, viewed
 from miniqueue_client import Message
 
 
 def messages_in_backup(directory: Path, topic: str) -> Iterator[Message]:
     """Yield the messages of a topic; raises ConfigError if there is no such topic, StorageError for a bad store."""
-    with viewed(directory) as view:
+    with viewed(_store_of(directory, topic)) as view:
         topic_id = _topic_id(view, topic)
+        if topic_id is None:
+            raise ConfigError([f"there is no topic {quote(topic)} in {quote(str(directory))}"])
         logs = [_log(view, topic, topic_id, partition) for partition in _partitions(view, topic_id)]
         yield from merge(*logs, key=lambda message: message.published_at_ms)
 
 
-def _topic_id(view: StoreView, topic: str) -> int:
+def _store_of(directory: Path, topic: str) -> Path:
+    """Return the directory of the store that has a topic: with shards, that of its shard."""
+    count = shard_count(directory)
+    name = topic.encode("utf-8", "surrogateescape")
+    return store_of_shard(directory, Placing(0, count).shard_of(name)) if count else directory
+
+
+def _topic_id(view: StoreView, topic: str) -> int | None:
     name = topic.encode("utf-8", "surrogateescape")
     for key, value in view.pairs_of(keys.topics()):
         if keys.topic_name(key) == name:
             return values.decode_topic(value)[0]
-    raise ConfigError([f"there is no topic {quote(topic)} in {quote(str(view.directory))}"])
+    return None
 
 
 def _partitions(view: StoreView, topic_id: int) -> Iterator[int]:

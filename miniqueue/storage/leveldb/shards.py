@@ -40,6 +40,15 @@ def shard_count(db: Path) -> int:
     return 0 if marker is None else marker[0]
 
 
+def stores_in(db: Path) -> list[Path]:
+    """Return the directories of all stores in the directory of a broker; raises as `check_shards`."""
+    count = shard_count(db)
+    if not count:
+        return [db]
+    check_shards(db, count)
+    return [store_of_shard(db, number) for number in range(count)]
+
+
 def prepare_shards(db: Path, count: int) -> None:
     """Check the directory of a store with `count` shards, or make it.
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess
+from tests.acceptance.process import FREE_PORTS, BrokerProcess, run_to_end
 from tests.acceptance.shards.conftest import SHARDS, ShardedBroker, topic_in
 
 pytestmark = pytest.mark.acceptance
@@ -119,6 +119,26 @@ def test_a_store_with_another_number_of_shards_is_refused(directory, first, seco
     finally:
         broker.end()
     assert sorted(path for path in (directory / "store").rglob("*")) == before
+
+
+def test_a_backup_and_an_export_of_a_running_broker_have_all_shards(sharded, directory):
+    topics = [topic_in(number, "copied-") for number in range(SHARDS)]
+    for topic in topics:
+        client_of(sharded).execute_command("PUB", topic, topic)
+    source = ("-monitor-port", str(sharded.monitor_port))
+    assert run_to_end("backup", *source, "copy", cwd=directory).stdout.endswith(f"in {SHARDS} shards\n")
+    assert run_to_end("restore", "-db", "store", "copy", cwd=directory).returncode == 0
+    exported = run_to_end("export", *source, *topics, cwd=directory)
+    assert [f'"text":"{topic}"' in exported.stdout for topic in topics] == [True] * SHARDS
+    assert run_to_end("export", "-db", "store", *topics, cwd=directory).stdout == exported.stdout
+    broker = ShardedBroker(directory)
+    try:
+        broker.wait_until_ready()
+        for topic in topics:
+            [[_, payload, *_]] = client_of(broker).execute_command("RECEIVE", topic)
+            assert payload == topic
+    finally:
+        broker.end()
 
 
 def test_a_second_broker_on_the_same_store_ends_with_73(sharded):

@@ -52,6 +52,16 @@ def sorted_by_id(messages):
 
 
 @pytest.mark.parametrize("topic", ["orders", "letters.dlq"])
+def test_a_backup_of_shards_has_what_a_client_reads_from_the_log(seen, topic, tmp_path):
+    folder, found = seen
+    directory = tmp_path / "of-3"
+    assert cli.main(["reshard", "-shards", "3", str(folder / "data"), str(directory)], {}) == 0
+    assert sorted_by_id(stored_messages(directory, topic)) == found[topic]
+    with pytest.raises(ConfigError, match=f"there is no topic 'unknown' in '{directory}'"):
+        list(stored_messages(directory, "unknown"))
+
+
+@pytest.mark.parametrize("topic", ["orders", "letters.dlq"])
 def test_a_backup_has_what_a_client_reads_from_the_log(seen, topic):
     folder, found = seen
     messages = list(stored_messages(folder / "data", topic))

@@ -23,8 +23,8 @@ from miniqueue.storage.format.keys import Space
 from miniqueue.storage.leveldb import copy
 from miniqueue.storage.leveldb.copy import write_store
 from miniqueue.storage.leveldb.lock import StoreLock
-from miniqueue.storage.leveldb.shards import SHARDS_FILE_NAME, prepare_shards, store_of_shard
-from miniqueue.tools.reshard import shown, stores_in
+from miniqueue.storage.leveldb.shards import SHARDS_FILE_NAME, prepare_shards, store_of_shard, stores_in
+from miniqueue.tools.reshard import shown
 from miniqueue.tools.resharding.plan import plan_of
 from tests.fakes import START_MS
 from tests.serving import eventually

@@ -5,7 +5,7 @@
     GET /readyz                  what any rejects; a shard that does not answer is a problem
     GET /shards/{n}/backup       the store of one, as /backup
     GET /shards/{n}/changes      what was written to it, as /changes
-    GET /backup, /changes        CROSSSHARD: the stores are apart
+    GET /backup, /changes        CROSSSHARD, with the number of `shards`: the stores are apart
     GET /livez, /healthz         of this process alone
 
 Each shard answers for the user whom the door has authenticated, so that no page shows more than that of one process.
@@ -65,6 +65,8 @@ class MonitorDoor:
             else:
                 check_permitted(scope.get("user"), Right.ADMIN, None, f"GET {path}")
                 raise OneShardError(path, self._owners.placing.shard_count)
+        except OneShardError as exc:
+            await error_reply(exc, more={"shards": exc.shard_count})(scope, receive, send)
         except MiniqueueError as exc:
             await error_reply(exc)(scope, receive, send)
 

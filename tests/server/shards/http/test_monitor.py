@@ -159,6 +159,7 @@ async def test_there_is_no_store_of_all(fleet):
     for path in ("/backup", "/changes"):
         refused = await fleet.look(path)
         assert (refused.status, refused.code) == (400, "CROSSSHARD")
+        assert refused.json["shards"] == COUNT
         assert f"/shards/0{path} to /shards/2{path}" in refused.json["error"]
     assert (await fleet.look("/shards/0/changes?follower=x")).status == 400
     for path in ("/shards/3/backup", "/shards/00/backup", "/shards/x/backup", "/shards/0/stats", "/shards/0"):
