@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from miniqueue.access.rights import ROLES, Right
+from miniqueue.core.message.parts import SEPARATOR, whole_of
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.errors import NotPermittedError
 
@@ -74,6 +75,9 @@ def _within(roles: Iterable[tuple[str, ...]], topics: list[bytes]) -> list[bytes
         # Names are UTF-8, and so contain no byte 0xFF.
         last = first + (b"\xff" if pattern.endswith("*") else b"\x00")
         fitting.update(topics[start : bisect_left(topics, last, start)])
+        if not pattern.endswith("*"):  # its parts, if it is spread, which are further on
+            start = bisect_left(topics, first + SEPARATOR)
+            fitting.update(topics[start : bisect_left(topics, first + b" ", start)])
     return sorted(fitting)
 
 
@@ -121,6 +125,7 @@ class Users:
 def _fits(patterns: tuple[str, ...], topic: bytes | None) -> bool:
     if topic is None:
         return EVERYTHING in patterns
+    topic = whole_of(topic)
     return any(
         topic.startswith(pattern[:-1].encode()) if pattern.endswith("*") else topic == pattern.encode()
         for pattern in patterns

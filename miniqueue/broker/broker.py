@@ -5,7 +5,7 @@ called on one event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 
@@ -223,6 +223,18 @@ class Broker:
     def place(self, placing: Placing) -> None:
         """Make this broker one shard of several, before it starts: it creates no topics of others."""
         self._engine.topics.placing = placing
+
+    def spread_of(self, name: bytes) -> int:
+        """Return over how many parts a topic is spread, 0 for others; see `Topics.spread_of`.
+
+        Whoever serves clients leads requests about such a topic to its parts, `core.message.parts`, in their shards.
+        """
+        return self._engine.topics.spread_of(name)
+
+    @property
+    def spread_topics(self) -> Mapping[bytes, int]:
+        """The number of parts of each spread topic, by its name; the settings are those of `admin.settings_of`."""
+        return self._engine.topics.spread
 
     async def start(self) -> None:
         """Open the store, read its content, and start all background tasks; raises StorageError if that fails."""

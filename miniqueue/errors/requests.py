@@ -154,6 +154,20 @@ class CrossShardError(RequestError):
         super().__init__(f"{subject}; topics with equal tags, such as {{a}}.x and {{a}}.y, are together")
 
 
+class SpreadTopicError(RequestError):
+    """An act that a spread topic, whose parts are in several shards, does not have.
+
+    Args:
+      topic: its name.
+      act: what is not possible, such as `SCHEDULE SET`.
+    """
+
+    code = "CROSSSHARD"
+
+    def __init__(self, topic: bytes, act: str) -> None:
+        super().__init__(f"topic '{topic.decode('utf-8', 'replace')}' is spread over several shards; {act} needs one")
+
+
 class OneShardError(RequestError):
     """A request concerns the store of one shard.
 

@@ -39,6 +39,7 @@ from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.lanes import lane, priority_of
 from miniqueue.core.message.names import check_topic
+from miniqueue.core.message.parts import beside
 from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
 from miniqueue.errors.requests import PausedError, UnknownTopicError
 
@@ -238,7 +239,8 @@ def move_back(
     """
     by_name: dict[bytes | None, list[DeadLetter]] = {}
     for message in taken:
-        by_name.setdefault(message.name, []).append(message)
+        name = None if message.name is None else beside(source.name, message.name)
+        by_name.setdefault(name, []).append(message)
     moved_count = 0
     if without_origin := by_name.pop(None, []):
         pass_over([message.receipt for message in without_origin])

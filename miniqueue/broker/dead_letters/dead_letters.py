@@ -33,6 +33,7 @@ from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Origin, is_for
 from miniqueue.core.message.lanes import lane, priority_of
 from miniqueue.core.message.message import Record
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
@@ -147,7 +148,7 @@ def _letter(engine: Engine, topic: Topic, cursor: GroupCursor, record: Record, r
     """Return a message as a dead letter, which never expires, keeps its priority, and has no unique key."""
     partition = cursor.partition
     origin = Origin(
-        topic.name,
+        whole_of(topic.name),  # dead letters of a part return to the part beside theirs
         partition,
         record.seq,
         record.published_at_ms,

@@ -63,7 +63,7 @@ class DelayedMessages:
 
     def add(self, topic: Topic, due_at_ms: int, message: Delayed) -> DelayedId:
         """Add a message, for which there is room, that waits until it is due; the next commit stores it."""
-        partition = topic.partitions[0]
+        partition = topic.partitions[topic.first_partition]
         position = partition.delays.add(due_at_ms, message)
         if topic.trace is not None:
             topic.trace.scheduled(partition.number, position)

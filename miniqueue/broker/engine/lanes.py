@@ -55,7 +55,8 @@ def lane_of(journal: Journal, topic: Topic, number: int) -> Partition:
 
 def grow(journal: Journal, topic: Topic, partition_count: int) -> None:
     """Add partitions to an existing topic until it has `partition_count`; no effect if it has as many."""
-    if missing := range(topic.partition_count, partition_count):
+    first = topic.first_partition
+    if missing := range(first + topic.partition_count, first + partition_count):
         _note_growth(journal, topic)
         _make(journal, topic, missing)
 
@@ -137,5 +138,5 @@ def _has_returned(partition: Partition) -> bool:
 
 def _number_of(topic: Topic, content: NewMessage) -> int:
     if topic.partition_count == 1:
-        return content.lane
+        return topic.first_partition | content.lane
     return topic.number_for(key_of(content.attributes), priority_of(content.lane))

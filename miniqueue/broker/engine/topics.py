@@ -16,10 +16,11 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
+from miniqueue.core.message.parts import SEPARATOR
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
-from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
-from miniqueue.errors import LimitReachedError
+from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
+from miniqueue.errors import InvalidTopicError, LimitReachedError
 from miniqueue.errors.requests import CrossShardError
 from miniqueue.storage.format import keys, values
 
@@ -37,6 +38,8 @@ class Topics:
     Attributes:
       defaults: the settings of new topics.
       placing: the place of this broker among the shards; it has no topics of others.
+      spread: the number of parts of each spread topic, by its name. Every shard has the topic itself, which is empty:
+        it only has the settings, those of all parts together.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Topics:
         self._clock = clock
         self.defaults = NO_DEFAULTS
         self.placing = WHOLE
+        self.spread: dict[bytes, int] = {}
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
@@ -69,7 +73,27 @@ class Topics:
         """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError."""
         if not self.placing.has(check_new_topic(name)):
             raise CrossShardError(name)
+        if SEPARATOR in name and self.placing.shard_count == 1:
+            raise InvalidTopicError
         return name
+
+    def spread_of(self, name: bytes) -> int:
+        """Return over how many parts a topic is spread; 0 if it is not, or does not exist.
+
+        The dead letters of a spread topic, and theirs, are spread like it.
+        """
+        if not self.spread:
+            return 0
+        while (count := self.spread.get(name, 0)) == 0 and name.endswith(DEAD_LETTER_SUFFIX):
+            name = name.removesuffix(DEAD_LETTER_SUFFIX)
+        return count
+
+    def note_spread(self, topic: Topic) -> None:
+        """Remember whether a topic is spread: it was created, changed, or removed."""
+        if topic.settings.spread:
+            self.spread[topic.name] = topic.settings.spread
+        elif self.spread:
+            self.spread.pop(topic.name, None)
 
     def find(self, name: bytes) -> Topic | None:
         """Return the topic `name` if it exists, else None."""
@@ -98,7 +122,8 @@ class Topics:
         Without `settings`, it has the defaults of new topics. Its owner is `owner`, empty for none; None means the user
         who acts. Raises InvalidTopicError or LimitReachedError.
         """
-        topic = self.topic(self.check_name(name))
+        is_whole = settings is not None and bool(settings.spread)  # every shard has it
+        topic = self.topic(check_new_topic(name) if is_whole else self.check_name(name))
         owner = self.owner_of_new(owner)
         settings = self.settings_of_new(name, owner, settings)
         try:
@@ -117,6 +142,7 @@ class Topics:
         self._names = None
         self._owned[owner].add(topic)
         topic.begin(self._next_id, groups, settings)
+        self.note_spread(topic)
         if settings != DEFAULT_SETTINGS:
             self._journal.change({keys.settings(self._next_id): values.encode_settings(settings)})
         self._journal.events.changed(topic)
@@ -224,6 +250,7 @@ class Topics:
         self._names = None
         self._disown(topic)
         topic.clear()
+        self.note_spread(topic)
         self._limits.measure(topic)
         self.drop_idle(topic)
 
@@ -239,6 +266,8 @@ class Topics:
         self._count = len(content.topics)
         self._names = None
         self._owned.clear()
+        self.spread.clear()
         for topic in content.topics:
+            self.note_spread(topic)
             self._owned[topic.settings.owner or ""].add(topic)
         self.by_name.update({topic.name: topic for topic in content.topics})

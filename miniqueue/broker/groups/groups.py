@@ -355,7 +355,8 @@ class Groups:
             topic.trace.regrouped(group.name, group.cursors, cursors)
         finished_before, finished, key_group = finished_in(group.cursors), finished_by(group), topic.key_group
         if old_id is not None:
-            batch[keys.cursor(topic.id, 0, old_id)] = None  # the group default exists if this does; others are left
+            # The group default exists if this cursor does; others are left.
+            batch[keys.cursor(topic.id, topic.first_partition, old_id)] = None
             batch[groups.purge(topic.id, old_id)] = b""
             batch[groups.group(topic.id, group.name)] = None
         topic.set_cursors(group, new_id, cursors)

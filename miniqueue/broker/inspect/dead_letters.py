@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from miniqueue.broker.inspect.peeked import PeekedMessage
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.message import attributes
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
 from miniqueue.errors.requests import UnknownTopicError
 
@@ -38,7 +39,7 @@ async def dead_letters(
     try:
         while page := await page_of(name, after):
             for seen in page:
-                if _origin_of(seen.stored.attributes) != topic.name:
+                if _origin_of(seen.stored.attributes) != whole_of(topic.name):
                     continue
                 letters.append(seen)
                 size_bytes += len(seen.stored.payload) + len(seen.stored.shown_attributes)

@@ -31,6 +31,7 @@ from miniqueue.broker.inspect.known_ages import KnownAges
 from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.model.topic import Group, Topic, total
 from miniqueue.broker.model.views import stats_of
+from miniqueue.core.message.parts import has_suffix, remove_from
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX
 from miniqueue.errors import MiniqueueError
@@ -258,7 +259,7 @@ class _Pass:
     def _find_letters(self, names: Sequence[bytes]) -> None:
         """Find the dead-letter topics among these topics, and those that these topics name in their settings."""
         for topic in self._existing(names):
-            if topic.name.endswith(DEAD_LETTER_SUFFIX):
+            if has_suffix(topic.name, DEAD_LETTER_SUFFIX):
                 self._find_origin(topic.name)
             if topic.settings.dead_letter_topic is not None:
                 letters = topic.settings.dead_letter_topic.encode()
@@ -267,7 +268,7 @@ class _Pass:
 
     def _find_origin(self, name: bytes) -> None:
         """Count the topic whose dead letters are in the topic with its name and a suffix."""
-        origin = self._topics.get(name.removesuffix(DEAD_LETTER_SUFFIX))
+        origin = self._topics.get(remove_from(name, DEAD_LETTER_SUFFIX))
         if origin is not None and origin.id is not None and origin.settings.dead_letter_topic is None:
             self._letters[name] = self._letters.get(name, 0) + 1
 

@@ -256,6 +256,7 @@ class Limits:
             min(topic.max_messages, topic.max_bytes) < sys.maxsize
             or bool(settings.max_message_bytes)
             or settings.schema is not None
+            or bool(settings.spread)  # it is its parts that accept messages
             or self._has_byte_quota(settings.owner)
         )
         topic.held_at_most = None  # Publishes are not counted while there is no limit.

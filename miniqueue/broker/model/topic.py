@@ -25,7 +25,7 @@ from miniqueue.broker.model.recording import TopicTrace
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook
-from miniqueue.core.cursor.receipts import RECEIPT_BITS
+from miniqueue.core.cursor.receipts import first_receipt, lane_index_of
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.group.growth import Growth, OldFirst
 from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, turns_among
@@ -34,9 +34,10 @@ from miniqueue.core.log.dedup_window import DedupWindow
 from miniqueue.core.log.delayed import NO_DELAYS
 from miniqueue.core.log.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.log.unique_keys import UniqueKeys
-from miniqueue.core.message.lanes import Priority, lane, rank_of
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE, Priority, lane, rank_of
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
-from miniqueue.core.message.partitioning import MAX_PARTITIONS, partition_for
+from miniqueue.core.message.partitioning import partition_for
+from miniqueue.core.message.parts import first_partition_of, part_of_partition
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.errors.requests import UnknownGroupError
@@ -219,10 +220,10 @@ class Group:
         for cursor in self.cursors:
             number = cursor.partition
             if number not in receipts:
-                receipts[number] = len(receipts) << RECEIPT_BITS | 1
+                receipts[number] = first_receipt(len(receipts), part_of_partition(self.topic.first_partition))
             cursor.next_receipt = receipts[number]
             cursor.log.max_bytes = min(cursor.log.max_bytes, most_bytes)
-        if self.cursors and self.cursors[-1].partition >= MAX_PARTITIONS:  # otherwise there are no lanes
+        if self.cursors and self.cursors[-1].partition >= FIRST_OTHER_LANE:  # otherwise there are no lanes
             self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
         self.load_order = self.cursors if len(self.cursors) <= 1 else CursorsInTurn(self.cursors, self.waiters)
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
@@ -231,7 +232,7 @@ class Group:
 
     def partition_of(self, receipt: int) -> int:
         """Return the number of the partition, or lane, of a message that was delivered with this receipt."""
-        return [*self._receipts][receipt >> RECEIPT_BITS]
+        return [*self._receipts][lane_index_of(receipt)]
 
     def fail(self, fault: MiniqueueError) -> None:
         """Remove all waiting consumers from the queue, and pass them the fault."""
@@ -353,7 +354,8 @@ class Topic:
       id: None until the first publish, and again after the topic was deleted: consumers can wait on a topic that does
         not exist yet, and continue to wait if it is deleted.
       fault: the error that makes the topic unreadable, if any.
-      partitions: the partitions by number; the first `partition_count` have no priority, and 0 always exists.
+      first_partition: the number of the first partition, which always exists: 0, except for a part of a spread topic.
+      partitions: the partitions by number; the first `partition_count` from `first_partition` on have no priority.
       plain: the partition to which messages without a key are published now.
       sole: the only partition with the only cursor, while there is exactly one of each.
       groups: the groups by name; that of plain clients is always an entry.
@@ -396,6 +398,7 @@ class Topic:
         "duplicate_count",
         "expired_count",
         "fault",
+        "first_partition",
         "groups",
         "growths",
         "held_at_most",
@@ -423,6 +426,7 @@ class Topic:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
+        self.first_partition = first_partition_of(name)
         self.held_at_most: TopicUsage | None = None
         self.max_messages = self.max_bytes = sys.maxsize
         self.is_limited = False
@@ -499,8 +503,8 @@ class Topic:
         self.settings = settings
         for number, group in enumerate(map(self.group, self.first_groups(names, settings)), start=1):
             group.id = DEFAULT_GROUP if group is self.default else number
-        self.add_partitions([0])
-        self.plain = self.partitions[0]
+        self.add_partitions([self.first_partition])
+        self.plain = self.partitions[self.first_partition]
 
     def first_groups(self, names: Iterable[bytes], settings: TopicSettings) -> list[bytes]:
         """Return the names of the groups with which the topic would begin; see `begin`."""
@@ -523,7 +527,7 @@ class Topic:
         self.settings, self.fault, self.dedup = settings, fault, dedup
         self.growths = growths or []
         self.partitions = partitions
-        self.plain = partitions[0]
+        self.plain = partitions[self.first_partition]
         for name, group_id in group_ids.items():
             group = self.group(name)
             group.id = group_id
@@ -630,11 +634,12 @@ class Topic:
         """Return the number of the partition, or lane, to which a message is published next; the key b"" means none."""
         if not key:
             return lane(self.plain.number, priority)
-        return lane(partition_for(key, self.partition_count), priority)
+        return lane(self.first_partition + partition_for(key, self.partition_count), priority)
 
     def turn(self) -> None:
         """Switch to the next partition for messages without a key."""
-        self.plain = self.partitions[(self.plain.number + 1) % self.partition_count]
+        first = self.first_partition
+        self.plain = self.partitions[first + (self.plain.number - first + 1) % self.partition_count]
 
     def _share_keys(self) -> None:
         """Share the unique keys with the cursors of `key_group`, which frees a key when it settles the message."""
@@ -652,8 +657,9 @@ class Topic:
         return self.default if self.default in groups else min(groups, key=attrgetter("name"), default=None)
 
     def _look_for_sole(self) -> None:
-        self.partition_count = sum(map(MAX_PARTITIONS.__gt__, self.partitions))
-        partition, cursors = self.partitions[0], [*self.partitions[0].cursors.values()]
+        self.partition_count = sum(map(FIRST_OTHER_LANE.__gt__, self.partitions))
+        partition = self.partitions[self.first_partition]
+        cursors = [*partition.cursors.values()]
         self.sole = (partition, cursors[0]) if len(self.partitions) == len(cursors) == 1 else None
 
     def dissolve(self) -> None:

@@ -26,12 +26,13 @@ from miniqueue.core.log.partition import Partition
 from miniqueue.core.message import lanes
 from miniqueue.core.message.ids import first_id, format_message_id, joined_ids
 from miniqueue.core.message.partitioning import indexes_by_number, partition_for, partitions_for
+from miniqueue.core.message.parts import first_partition_of
 from miniqueue.core.options.batch import NO_BATCH_OPTIONS, BatchOptions
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.defaults import NO_DEFAULTS
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import PayloadTooLargeError
-from miniqueue.errors.requests import PausedError
+from miniqueue.errors.requests import PausedError, SpreadTopicError
 
 #: Stands for any topic that does not exist.
 _NO_TOPIC = Topic(b"")
@@ -136,6 +137,7 @@ class Publisher:
         if topic.is_paused_in:
             raise PausedError
         if topic.is_limited:
+            _check_whole(topic)
             if topic.settings.max_message_bytes:
                 _check_size(topic.settings, payloads)
             if topic.settings.schema is not None:
@@ -204,7 +206,7 @@ class Publisher:
             raise PayloadTooLargeError(longest_bytes, self._max_message_bytes)
         size_bytes = sum(map(len, payloads)) + sum(map(len, attributes))
         topic = self._room(name, payloads, size_bytes, attributes)
-        numbers = partitions_for(keys, topic.partition_count, topic.plain.number)
+        numbers = partitions_for(keys, topic.partition_count, topic.plain.number, topic.first_partition)
         seqs = self._add_each(topic, payloads, attributes, numbers)
         self._journal.touch(topic)
         commit = self._committer.add(size_bytes)
@@ -238,6 +240,7 @@ class Publisher:
             return None
         if topic.is_paused_in:
             raise PausedError
+        _check_whole(topic)
         _check_size(topic.settings, payloads)
         return topic
 
@@ -302,7 +305,8 @@ class Publisher:
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
             count = self._partition_count(name)
-            number = lanes.lane(partition_for(options.key, count) if options.key else 0, options.priority)
+            of_key = partition_for(options.key, count) if options.key else 0
+            number = lanes.lane(first_partition_of(name) + of_key, options.priority)
         else:
             number = topic.number_for(options.key, options.priority)
             if self._checks_limits and number not in topic.partitions:  # the first message of this priority there
@@ -310,6 +314,12 @@ class Publisher:
         published = self.publish(name, [payload], [attributes], number)
         message_id = format_message_id(published.partition, published.first_seq)
         return Accepted(published.commit, message_id, size_bytes=published.size_bytes)
+
+
+def _check_whole(topic: Topic) -> None:
+    """Raise SpreadTopicError for a spread topic: messages are published to its parts."""
+    if topic.settings.spread:
+        raise SpreadTopicError(topic.name, "a publish without the parts")
 
 
 def _check_size(settings: TopicSettings, payloads: Sequence[bytes]) -> None:

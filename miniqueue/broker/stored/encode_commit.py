@@ -31,7 +31,7 @@ def new_topic(topic: Topic, now_ms: int) -> dict[bytes, bytes | None]:
     batch = {
         keys.NEXT_TOPIC: values.encode_number(topic.id + 1),
         keys.topic(topic.name): values.encode_topic(topic.id, now_ms),
-        **new_partition(topic.id, topic.partitions[0]),
+        **new_partition(topic.id, topic.partitions[topic.first_partition]),
     }
     for group in topic.existing_groups:
         batch |= new_group(topic.id, group, now_ms)

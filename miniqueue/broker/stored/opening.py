@@ -21,7 +21,8 @@ from miniqueue.core.group.growth import Growth
 from miniqueue.core.log.dedup_window import DedupWindow
 from miniqueue.core.log.partition import MAX_CHUNK_MESSAGES, Partition
 from miniqueue.core.log.retention import Retained
-from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE
+from miniqueue.core.message.parts import first_partition_of
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, MiniqueueError
 from miniqueue.storage.format import dedup as dedup_keys
@@ -128,7 +129,7 @@ async def _stored_topics(store: Store, state: State) -> AsyncIterator[_StoredTop
     waiting: list[tuple[int, State, list[int]]] = []  # topics whose logs are still to be looked at, together
     for id_ in sorted(ids):
         state = await reader.of_topic(id_)
-        waiting.append((id_, state, state.partitions(id_)))
+        waiting.append((id_, state, state.partitions(id_, first_partition_of(ids[id_]))))
         if id_ == last_id or sum(len(numbers) for _, _, numbers in waiting) >= LOGS_AT_ONCE:
             ends = await _ends(store, waiting)
             for topic_id, state, numbers in waiting:
@@ -272,11 +273,12 @@ async def pages(store: Store | Snapshot, key_range: keys.KeyRange) -> AsyncItera
 async def _stored_topic(store: Store, state: State, name: bytes, topic_id: int, ends: dict[int, _End]) -> _StoredTopic:
     value = state.value(keys.settings(topic_id))
     settings = DEFAULT_SETTINGS if value is None else values.decode_settings(value)
-    groups, stored = state.groups(topic_id), [number for number in ends if number < MAX_PARTITIONS]
-    if stored != [*range(settings.partitions)]:
+    first = first_partition_of(name)
+    groups, stored = state.groups(topic_id, first), [number for number in ends if number < FIRST_OTHER_LANE]
+    if stored != [*range(first, first + settings.partitions)]:
         raise CorruptionError(f"topic {topic_id}: of {settings.partitions} partitions there are {stored}")
     if not groups:
-        raise CorruptionError(f"topic {topic_id}, partition 0: the group's cursor is missing")
+        raise CorruptionError(f"topic {topic_id}, partition {first}: the group's cursor is missing")
     partitions = {
         number: await _partition(store, state, (topic_id, number), [*groups.values()], end)
         for number, end in ends.items()

@@ -37,16 +37,16 @@ class State:
         value = self.value(key)
         return default if value is None else values.decode_number(value)
 
-    def partitions(self, topic_id: int) -> list[int]:
-        """Return the numbers of a topic's partitions in ascending order, including 0."""
+    def partitions(self, topic_id: int, first: int) -> list[int]:
+        """Return the numbers of a topic's partitions in ascending order, including the first."""
         numbers = {keys.parse(key).partition for key, _ in self.between(group_keys.cursors(topic_id))}
-        return sorted({0, *numbers})
+        return sorted({first, *numbers})
 
-    def groups(self, topic_id: int) -> dict[bytes, int]:
-        """Return the ids of a topic's groups by their names."""
+    def groups(self, topic_id: int, first: int) -> dict[bytes, int]:
+        """Return the ids of a topic's groups by their names; `first` is the number of its first partition."""
         entries = self.between(group_keys.groups(topic_id))
         ids = {group_keys.group_name(key): values.decode_topic(value)[0] for key, value in entries}
-        if DEFAULT_GROUP_NAME not in ids and self.value(keys.cursor(topic_id, 0, DEFAULT_GROUP)) is not None:
+        if DEFAULT_GROUP_NAME not in ids and self.value(keys.cursor(topic_id, first, DEFAULT_GROUP)) is not None:
             ids[DEFAULT_GROUP_NAME] = DEFAULT_GROUP
         return ids
 

@@ -36,8 +36,10 @@ from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.core.message.names import check_group, check_topic
+from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, part_name
 from miniqueue.core.settings.fields import Side, ends_at_ms
-from miniqueue.core.settings.settings import BY_GROUP, DEFAULT_SETTINGS, TopicSettings
+from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
+from miniqueue.errors import InvalidTopicError
 from miniqueue.errors.requests import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.storage.format import keys, values
 
@@ -95,6 +97,7 @@ class TopicAdmin:
                 "partitions": topic.partition_count,
                 "default_group": topic.settings.default_group,
                 "owner": topic.settings.owner,
+                "spread": topic.settings.spread,
                 **{setting: getattr(topic.settings, setting) for setting in BY_GROUP},
             }
             settings = {**settings, **{key: kept[key] for key in kept if settings.get(key) is None}}
@@ -102,6 +105,7 @@ class TopicAdmin:
         if topic is not None:
             self._check_memory(topic, wanted)
             self._check_partitions(topic, wanted)
+        self._check_spread(name, topic, wanted)
         self._check_default_group(name, wanted)
         self._check_values(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         if topic is None:
@@ -123,9 +127,22 @@ class TopicAdmin:
         wanted = topic.settings.with_changes(settings, name)
         self._check_memory(topic, wanted)
         self._check_partitions(topic, wanted)
+        self._check_spread(name, topic, wanted)
         self._check_default_group(name, wanted)
         self._check_values(topic.settings, wanted)
         return self._set(topic, wanted)
+
+    def assume(self, name: bytes, settings: TopicSettings) -> Commit:
+        """Create a topic with exactly these settings, or give it them; return the commit that makes them durable.
+
+        For spread topics and their parts, whose home shard has checked the settings. Raises as `create`, except
+        TopicExistsError.
+        """
+        self._journal.admission.check_change()
+        topic = self._topics.find(check_topic(name))
+        if topic is None:
+            topic = self._topics.create(name, settings=settings, owner=settings.owner or "")
+        return self._set(topic, settings)
 
     def set_own(self, topic: Topic, group: bytes, own: Mapping[str, float | None]) -> Commit:
         """Set values that a group of an existing topic has of its own, None for none; return the commit.
@@ -161,6 +178,28 @@ class TopicAdmin:
             owner = topic.settings.owner or ""
             self._engine.limits.admit_partitions(added_count * len(topic.existing_groups), owner)
 
+    def _check_spread(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> None:
+        """Raise InvalidSettingError if a topic cannot be spread as wanted: that is decided when it is created."""
+        current = 0 if topic is None else topic.settings.spread
+        if wanted.spread and wanted.dead_letter_topic is not None:
+            raise InvalidSettingError("dead_letter_topic", "default: dead letters of a spread topic are spread with it")
+        if wanted.spread == current:
+            return
+        if self._topics.placing.shard_count == 1:
+            raise InvalidSettingError("spread", "0 for a broker without -shards")
+        if SEPARATOR in name or name.endswith(DEAD_LETTER_SUFFIX):
+            raise InvalidSettingError("spread", "0 for dead letters, which are spread like their topic")
+        if topic is not None and not current:
+            raise InvalidSettingError("spread", "0 for a topic that was created without it; create another one")
+        if wanted.spread < current:
+            raise InvalidSettingError("spread", f"at least the {current} parts that there are")
+        if not current and self._topics.find(name + DEAD_LETTER_SUFFIX) is not None:
+            raise InvalidSettingError("spread", f"0 while topic {name.decode()}{DEAD_LETTER_SUFFIX.decode()} exists")
+        try:
+            check_topic(part_name(name + DEAD_LETTER_SUFFIX, MAX_PARTS - 1))
+        except InvalidTopicError as exc:
+            raise InvalidSettingError("spread", "0: the name of the topic is too long for parts") from exc
+
     def _check_default_group(self, name: bytes, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if the group `default` would end, because it may have or get consumers."""
         topic = self._topics.by_name.get(name)
@@ -193,6 +232,7 @@ class TopicAdmin:
             value = None if is_default else values.encode_settings(settings)
             self._journal.change({keys.settings(topic.id): value})
             topic.settings = DEFAULT_SETTINGS if is_default else settings
+            self._topics.note_spread(topic)
             lanes.grow(self._journal, topic, settings.partitions)
             self._journal.events.changed(topic)
             self._journal.events.readable(topic)

@@ -35,6 +35,7 @@ from miniqueue.broker.traces.steps import (
 from miniqueue.core.cursor.recording import Event, Kind
 from miniqueue.core.message import attributes
 from miniqueue.core.message.ids import DelayedId
+from miniqueue.core.message.parts import beside
 from miniqueue.errors import MiniqueueError
 from miniqueue.errors.requests import UnknownMessageError, UnknownTopicError
 from miniqueue.storage.format import trace_keys, values
@@ -201,5 +202,5 @@ async def _origin(peek: Peek, position: TracePosition) -> list[Step]:
     origin = attributes.decode(seen.stored.attributes).origin
     if origin is None:
         return []
-    source = TracePosition(origin.topic, origin.partition, origin.seq)
+    source = TracePosition(beside(position.topic, origin.topic), origin.partition, origin.seq)
     return [Step(position, ARRIVED, origin.died_at_ms, reason=origin.reason, other=source)]

@@ -4,14 +4,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from miniqueue.core.message.numerals import joined
+from miniqueue.core.message.parts import MAX_PARTS
 from miniqueue.errors import UnknownReceiptError
 
 #: Width in bits of the receipts of one partition; the bits above name the partition.
-RECEIPT_BITS = 46
+RECEIPT_BITS = 45
+#: Width in bits of the number of a partition, or lane, among those that a topic has ever had.
+_LANE_BITS = 12
 #: Maximum length of a receipt: 19 digits always fit in 64 bits.
 _MAX_DIGITS = 19
 #: With fewer words, parsing each is no slower than comparing all of them with a range.
 _FEW = 8
+
+
+def first_receipt(lane_index: int, part: int) -> int:
+    """Return the first receipt of a lane of a topic, or of a part of a spread one; `lane_index` counts from 0 on.
+
+    part:6 lane:12 number:45 bits, so that all receipts are below 2**63.
+    """
+    return (part << _LANE_BITS | lane_index) << RECEIPT_BITS | 1
+
+
+def lane_index_of(receipt: int) -> int:
+    """Return the index of the lane whose `first_receipt` a receipt follows."""
+    return receipt >> RECEIPT_BITS & (1 << _LANE_BITS) - 1
+
+
+def part_of_receipt(word: bytes) -> int:
+    """Return the number of the part that has given a receipt, with or without its prefix; 0 if `word` is none."""
+    digits = word.rpartition(b"-")[2]
+    is_number = digits.isdigit() and len(digits) <= _MAX_DIGITS
+    return (int(digits) >> RECEIPT_BITS + _LANE_BITS) % MAX_PARTS if is_number else 0
 
 
 def parse_receipts(words: Sequence[bytes]) -> Sequence[int]:

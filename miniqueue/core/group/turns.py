@@ -27,8 +27,7 @@ from typing import Final
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.group import view
-from miniqueue.core.message.lanes import rank_of
-from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE, rank_of
 
 #: Number of idle partitions to poll for each delivered run: few, so that the cost of a run does not depend on how many
 #: there are.
@@ -169,7 +168,7 @@ class LaneTurns:
 
 def turns_among(cursors: Sequence[GroupCursor]) -> LaneTurns | PartitionTurns:
     """Return the turns among the cursors of one group, which must be sorted by `lanes.rank_of`."""
-    if cursors and max(map(_partition, cursors)) < MAX_PARTITIONS:  # the usual case, of up to a thousand partitions
+    if cursors and max(map(_partition, cursors)) < FIRST_OTHER_LANE:  # the usual case, of up to a thousand partitions
         return PartitionTurns([*cursors])
     lanes = [PartitionTurns([*lane]) for _, lane in groupby(cursors, lambda cursor: rank_of(cursor.partition)[0])]
     return lanes[0] if len(lanes) == 1 else LaneTurns(lanes)

@@ -20,6 +20,8 @@ class Priority(StrEnum):
 
 
 _SHIFT: Final = 16
+#: Numbers of lanes below it are those of partitions: their priority is normal.
+FIRST_OTHER_LANE: Final = 1 << _SHIFT
 _PARTITION: Final = (1 << _SHIFT) - 1
 _PRIORITIES: Final = (Priority.NORMAL, Priority.HIGH, Priority.LOW)
 _RANKS: Final = tuple(list(Priority).index(priority) for priority in _PRIORITIES)

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 
+from miniqueue.core.message.parts import SEPARATOR, parse_part
 from miniqueue.errors import InvalidTopicError
 from miniqueue.errors.requests import InvalidGroupError, InvalidMemberError
 
@@ -19,6 +20,18 @@ _USER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
 def check_topic(name: bytes) -> bytes:
+    """Return `name` if a topic can have it: one that `check_name` accepts, or that of a part of a spread topic.
+
+    No client can use a part: without shards none is ever created, and with shards the doors refuse these names.
+    Raises InvalidTopicError.
+    """
+    if SEPARATOR in name and len(name) <= MAX_TOPIC_BYTES and (part := parse_part(name)) is not None:
+        check_name(part[0])
+        return name
+    return check_name(name)
+
+
+def check_name(name: bytes) -> bytes:
     """Return `name` if it is valid: 1 to 255 bytes of UTF-8 without control characters, white space, or '/'.
 
     Raises:
@@ -55,7 +68,7 @@ def refusal_of_dots(kind: str, name: bytes) -> str:
 def check_member(name: bytes) -> bytes:
     """Return `name` if it is valid for a member, by the rules for topics; raises InvalidMemberError."""
     try:
-        return check_topic(name)
+        return check_name(name)
     except InvalidTopicError as exc:
         raise InvalidMemberError from exc
 
@@ -63,7 +76,7 @@ def check_member(name: bytes) -> bytes:
 def check_group(name: bytes) -> bytes:
     """Return `name` if it is valid for a group, by the rules for topics; raises InvalidGroupError."""
     try:
-        return check_topic(name)
+        return check_name(name)
     except InvalidTopicError as exc:
         raise InvalidGroupError from exc
 

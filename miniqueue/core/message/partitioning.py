@@ -25,9 +25,11 @@ def partition_for(key: bytes, partition_count: int) -> int:
     return crc32(key) % partition_count
 
 
-def partitions_for(keys: Sequence[bytes], partition_count: int, of_no_key: int) -> list[int]:
-    """Return the number of the partition of each key; the partition of an empty key is `of_no_key`."""
+def partitions_for(keys: Sequence[bytes], partition_count: int, of_no_key: int, first: int = 0) -> list[int]:
+    """Return the number of the partition of each key, from `first` on; that of an empty key is `of_no_key`."""
     numbers = list(map(mod, map(crc32, keys), repeat(partition_count)))
+    if first:
+        numbers = list(map(first.__add__, numbers))
     if all(keys):
         return numbers
     return [number if key else of_no_key for key, number in zip(keys, numbers, strict=True)]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from miniqueue.core.message.names import check_new_topic, check_topic
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.schema import check_schema
 from miniqueue.core.settings.settings import BY_GROUP, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors.requests import InvalidSettingError
@@ -23,7 +24,7 @@ from miniqueue.errors.requests import InvalidSettingError
 #: The pattern of all topics.
 ALL: Final = "*"
 #: Settings that belong to one topic, to its groups, or to a moment.
-_WITHOUT: Final = frozenset({"owner", "paused_in_until_ms", "paused_out_until_ms", *BY_GROUP})
+_WITHOUT: Final = frozenset({"owner", "spread", "paused_in_until_ms", "paused_out_until_ms", *BY_GROUP})
 _FAMILIES: Final = ("retention", "retry")
 #: Maximum number of combinations of patterns whose settings are kept, to be shared by the topics that match them.
 _MAX_KEPT: Final = 1000
@@ -80,7 +81,7 @@ class TopicDefaults:
         return DEFAULT_SETTINGS.with_changes(_over(merged, changes), name)
 
     def _matching(self, name: bytes) -> tuple[int, ...]:
-        text = name.decode()
+        text = whole_of(name).decode()
         return tuple(index for index, table in enumerate(self._tables) if table.pattern.fullmatch(text))
 
     def _merged(self, matching: Iterable[int]) -> dict[str, object]:

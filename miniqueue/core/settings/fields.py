@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from miniqueue.core.message.names import USER_NAME_RULE, check_topic, is_user_name
+from miniqueue.core.message.names import USER_NAME_RULE, check_name, is_user_name
 from miniqueue.core.options.durations import SECONDS_RULE, TIME_RULE, parse_seconds, parse_time_ms
 from miniqueue.core.settings.schema import SCHEMA_RULE, check_schema
 from miniqueue.errors import InvalidDelayError
@@ -226,7 +226,7 @@ def by_group(unit: str, parse_number: Callable[[str], float], check_number: Call
 def _check_group_name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError
-    return check_topic(name.encode()).decode()
+    return check_name(name.encode()).decode()
 
 
 def seconds_by_group(minimum: float, text: str) -> Field:
@@ -334,7 +334,7 @@ def _check_flag(value: object) -> bool:
 def _check_topic_name(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return check_topic(value.encode()).decode()
+    return check_name(value.encode()).decode()
 
 
 def _check_user_name(value: object) -> str:

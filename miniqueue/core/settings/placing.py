@@ -2,10 +2,13 @@
 
 {eu}.orders ─▶ the slot of `eu` ─▶ the shard with that slot
 orders.dlq  ─▶ where `orders` is, so that a message becomes a dead letter, and returns, in one commit
+part 3 of a spread topic ─▶ the third shard after that of the topic; so its parts are in different shards, if there are
+as many
 """
 
 from typing import Final, NamedTuple
 
+from miniqueue.core.message.parts import parse_part
 from miniqueue.core.message.slots import SLOT_COUNT, slot_of
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX
 
@@ -25,6 +28,9 @@ class Placing(NamedTuple):
 
     def shard_of(self, topic: bytes) -> int:
         """Return the number of the shard with a topic."""
+        part = parse_part(topic)
+        if part is not None:
+            return (self.shard_of(part[0]) + part[1]) % self.shard_count
         while topic.endswith(DEAD_LETTER_SUFFIX):
             topic = topic[: -len(DEAD_LETTER_SUFFIX)]
         return slot_of(topic) * self.shard_count // SLOT_COUNT

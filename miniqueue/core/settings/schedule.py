@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from miniqueue.core.message import attributes as encoded_attributes
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.lanes import Priority
-from miniqueue.core.message.names import DOT_SEGMENTS, check_topic, refusal_of_dots
+from miniqueue.core.message.names import DOT_SEGMENTS, check_name, check_topic, refusal_of_dots
 from miniqueue.core.options.durations import SECONDS_RULE, parse_seconds
 from miniqueue.core.options.publish import MAX_TTL_SECONDS, NO_OPTIONS, PublishOptions
 from miniqueue.errors import InvalidDelayError, InvalidTopicError
@@ -111,7 +111,7 @@ def _options(members: dict[str, Any], attributes: bytes) -> PublishOptions:
 def check_schedule_name(name: bytes) -> bytes:
     """Return `name` if it is valid for a schedule, by the rules for topics; raises InvalidOptionError."""
     try:
-        return check_topic(name)
+        return check_name(name)
     except InvalidTopicError as exc:
         raise InvalidOptionError(
             "the name of a schedule is 1 to 255 bytes of UTF-8 without control characters, white space or '/'"

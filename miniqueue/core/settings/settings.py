@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from miniqueue.core.keyed.key_queue import KeyRules
 from miniqueue.core.message.names import check_topic
 from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.message.parts import MAX_PARTS, append_to
 from miniqueue.core.options.consume import MAX_LEASE_SECONDS, MAX_SESSION_SECONDS, MIN_SESSION_SECONDS
 from miniqueue.core.options.publish import MAX_TTL_SECONDS
 from miniqueue.core.settings.fields import (
@@ -202,6 +203,16 @@ class TopicSettings(NamedTuple):
     partitions: Annotated[
         int, whole(1, MAX_PARTITIONS, "number of [partitions](#partitions); it can only be increased")
     ] = 1
+    spread: Annotated[
+        int,
+        whole(
+            0,
+            MAX_PARTS,
+            "number of parts over which the topic is [spread](shards.md#spread-topics), each with its own partitions; "
+            "set when it is created, later only increased",
+            zero="not spread",
+        ),
+    ] = 0
     session_seconds: Annotated[
         float,
         seconds(
@@ -280,7 +291,9 @@ class TopicSettings(NamedTuple):
 
     def dead_letters_of(self, topic: bytes) -> bytes:
         """Return the name of the topic for the dead letters of `topic`; the name may be too long."""
-        return topic + DEAD_LETTER_SUFFIX if self.dead_letter_topic is None else self.dead_letter_topic.encode()
+        return (
+            append_to(topic, DEAD_LETTER_SUFFIX) if self.dead_letter_topic is None else self.dead_letter_topic.encode()
+        )
 
     def retry_seconds(self, return_count: int, chance: float) -> float:
         """Return the delay of a message after a return.

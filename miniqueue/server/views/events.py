@@ -12,6 +12,7 @@ import orjson
 from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.runtime.notices import Notice
+from miniqueue.core.message.parts import whole_of
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.attribute_words import as_json
 
@@ -39,7 +40,7 @@ def sees_events(user: User | None, topic: bytes | None) -> bool:
 def _words(notice: Notice) -> dict[replies.Value, replies.Value]:
     words: dict[replies.Value, replies.Value] = {"at_ms": notice.at_ms}
     if notice.topic:
-        words["topic"] = notice.topic
+        words["topic"] = whole_of(notice.topic)
     for name, value in notice.details.items():
         words[name] = [*value] if isinstance(value, list) else value
     return words

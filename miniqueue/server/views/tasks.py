@@ -7,6 +7,7 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.acts.task import Task
 from miniqueue.broker.acts.tasks import ActTasks
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import UnknownTaskError
 from miniqueue.errors.requests import InvalidOptionError
 
@@ -31,7 +32,7 @@ def shown_task(task: Task) -> dict[str, bytes | str | int | float | None]:
     """Return the fields of a task; None if it has no such value."""
     return {
         "id": str(task.number),
-        "topic": task.topic,
+        "topic": whole_of(task.topic),
         "act": task.order.act.value,
         "status": task.status.value,
         "count": task.count,

@@ -9,6 +9,7 @@ Fields that do not apply are omitted.
 from collections.abc import Iterable
 
 from miniqueue.broker.traces.steps import ORIGINS, Step
+from miniqueue.core.message.parts import whole_of
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.attribute_words import as_json
 
@@ -27,7 +28,7 @@ def _words(step: Step) -> dict[replies.Value, replies.Value]:
     words: dict[replies.Value, replies.Value] = {
         "event": step.event,
         "at_ms": step.at_ms,
-        "topic": step.position.topic,
+        "topic": whole_of(step.position.topic),
         "id": step.position.message_id,
         "group": step.group,
         "by": step.by,
@@ -36,6 +37,6 @@ def _words(step: Step) -> dict[replies.Value, replies.Value]:
         "reason": step.reason,
     }
     if step.other is not None:
-        other: dict[replies.Value, replies.Value] = {"topic": step.other.topic, "id": step.other.message_id}
+        other: dict[replies.Value, replies.Value] = {"topic": whole_of(step.other.topic), "id": step.other.message_id}
         words["from" if step.event in ORIGINS else "to"] = other
     return {name: value for name, value in words.items() if value != b""}

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.log.partition import DEFAULT_GROUP
-from miniqueue.core.message.lanes import partition_of
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE, partition_of
 from miniqueue.core.message.message import Chunk
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
-from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.message.parts import first_partition_of
 from miniqueue.storage.format import delays, keys
 from miniqueue.tools.audit.delays import DelaysAudit
 from miniqueue.tools.audit.group import GroupAudit
@@ -121,14 +121,15 @@ class TopicAudit:
             self.uniques.finish(self._has_waiting, is_strict=self._key_group == DEFAULT_GROUP)
 
     def _compare_partitions(self) -> None:
-        partitions = sorted({number for number, _ in self._groups if number < MAX_PARTITIONS})
-        if self.partition_count is not None and partitions != [*range(self.partition_count)]:
+        partitions = sorted({number for number, _ in self._groups if number < FIRST_OTHER_LANE})
+        first = first_partition_of(self.name)
+        if self.partition_count is not None and partitions != [*range(first, first + self.partition_count)]:
             cause = f"of {self.partition_count} partitions there are {partitions}"
             self._problems.add(cause, keys.settings(self.topic_id))
         for count, (key, ends) in self._growths.items():
             if not 0 < count < len(partitions):
                 self._problems.add(f"the topic cannot have grown from {count} partitions to {len(partitions)}", key)
-            elif not {partition_of(number) for number in ends} <= {*range(count)}:
+            elif not {partition_of(number) for number in ends} <= {*range(first, first + count)}:
                 self._problems.add(f"has the end of a log that does not belong to {count} partitions", key)
 
     def counts(self) -> TopicCounts:

@@ -12,6 +12,7 @@ from miniqueue.core.message.ids import DelayedId
 from miniqueue.core.message.lanes import partition_of
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.partitioning import MAX_PARTITIONS
+from miniqueue.core.message.parts import first_partition_of
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage.format import dedup, delays, groups, keys, values
@@ -23,15 +24,16 @@ from miniqueue.tools.lines.sequence_set import SequenceSet
 
 
 class DelaysImport:
-    """The delayed messages of one new topic.
+    """The delayed messages of one new topic, which are in its first partition.
 
     Attributes:
       state: statistics of the messages so far.
     """
 
-    def __init__(self, topic_id: int) -> None:
+    def __init__(self, topic_id: int, partition: int) -> None:
         self.state = NO_DELAYS
         self._topic_id = topic_id
+        self._partition = partition
         self._serials = SequenceSet()
 
     def take(self, delayed: StoredDelayed, batch: dict[bytes, bytes | None]) -> None:
@@ -42,13 +44,13 @@ class DelaysImport:
         count, size_bytes, last_serial, head_due_at_ms = self.state
         size_bytes += message.content_bytes
         self.state = DelaysState(count + 1, size_bytes, max(serial, last_serial), min(due_at_ms, head_due_at_ms))
-        key = delays.delayed(self._topic_id, 0, due_at_ms, serial)
+        key = delays.delayed(self._topic_id, self._partition, due_at_ms, serial)
         batch[key] = delays.encode_delayed(message)
 
     def finish(self, batch: dict[bytes, bytes | None]) -> None:
         """Add the statistics, if there are messages."""
         if self.state.message_count:
-            batch[delays.delays(self._topic_id, 0)] = delays.encode_delays(self.state)
+            batch[delays.delays(self._topic_id, self._partition)] = delays.encode_delays(self.state)
 
 
 class TopicImport:
@@ -62,12 +64,13 @@ class TopicImport:
 
     def __init__(self, name: bytes, topic_id: int, now_ms: int) -> None:
         self.name = name
+        self._first_partition = first_partition_of(name)
         self.topic_id = topic_id
         self._now_ms = now_ms
         self._lanes: dict[int, LogImport] = {}
         self._groups: dict[bytes, int] | None = None  # ids by name
         self._settings: TopicSettings | None = None
-        self._delays = DelaysImport(topic_id)
+        self._delays = DelaysImport(topic_id, self._first_partition)
 
     @property
     def message_count(self) -> int:
@@ -79,7 +82,7 @@ class TopicImport:
         number = message.partition
         if (only := only_for(message.attributes)) and only not in self._group_ids:
             raise InvalidLineError(f"the topic has no group {only.decode()!r}, which is the only group of the message")
-        if partition_of(number) >= MAX_PARTITIONS:
+        if not 0 <= partition_of(number) - self._first_partition < MAX_PARTITIONS:
             raise InvalidLineError(f"partition limit exceeded; a topic has at most {MAX_PARTITIONS} partitions")
         message_id = self._lane(number).take(message, batch)
         if not message.groups or self._key_group in message.groups:
@@ -106,7 +109,7 @@ class TopicImport:
     def delay(self, message: StoredDelayed, batch: Batch) -> None:
         """Add a delayed message; raise InvalidLineError if it cannot be added."""
         self._delays.take(message, batch)
-        self._own(message.message.attributes, bytes(DelayedId(0, *message.position)), batch)
+        self._own(message.message.attributes, bytes(DelayedId(self._first_partition, *message.position)), batch)
 
     def configure(self, settings: TopicSettings) -> None:
         """Set the settings of the topic; raise InvalidLineError if they are set already."""
@@ -141,8 +144,9 @@ class TopicImport:
         """
         self._delays.finish(batch)
         settings = self._settings or DEFAULT_SETTINGS
-        partition_count = max([settings.partitions, *[partition_of(number) + 1 for number in self._lanes]])
-        for number in range(partition_count):
+        first = self._first_partition
+        partition_count = max([settings.partitions, *[partition_of(number) - first + 1 for number in self._lanes]])
+        for number in range(first, first + partition_count):
             self._lane(number)
         for lane in self._lanes.values():
             lane.finish(batch)
