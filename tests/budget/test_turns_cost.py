@@ -411,6 +411,46 @@ async def measure_returns(settings: bytes) -> list[Measured]:
     return measured
 
 
+async def measure_deliveries() -> list[Measured]:
+    """Deliver many messages, each of which is encoded on its own, to streams of several groups."""
+    world = World()
+    broker = await world.start()
+    server = RespServer(broker, PARAMETERS)
+    await say(Client(server), b"TOPIC CREATE in")
+    await say(Client(server), b"GROUP CREATE in other")
+    options = PublishOptions(headers=((b"name", b"value"),))
+
+    async def publish() -> None:
+        for _ in range(HELD):
+            broker.publish_with(b"in", b"x", options)
+        await world.commit()
+
+    async def subscribe(group: bytes = b"other") -> None:
+        Client(server).send(*b"SUBSCRIBE in PREFETCH 10000 GROUP".split(), group)
+        await quiet(world)
+
+    await publish()
+    measured = [await measure("SUBSCRIBE", subscribe)]
+    await subscribe(b"default")
+    assert broker.stats()[b"in"].leased == HELD
+
+    async def publish_more() -> None:
+        await broker.publish(b"in", [b"x"] * HELD, [options.attributes(0).encode()] * HELD).commit.wait()
+        await quiet(world)
+
+    measured.append(await measure("a commit that is delivered", publish_more))
+    assert broker.stats()[b"in"].leased == 2 * HELD
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_delivery_holds_the_loop_in_proportion_to_its_messages():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_deliveries())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
+
+
 async def quiet(world: World) -> None:
     """Wait until as many messages are leased as a moment before."""
     before = -1

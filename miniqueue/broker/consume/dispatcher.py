@@ -18,6 +18,9 @@ from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.returning import FrontPlaces
 
+#: Maximum number of leases that are delivered in one event-loop iteration; a message with attributes counts as a lease,
+#: because each is encoded on its own.
+MAX_DELIVERED: Final = 100
 #: Maximum number of messages that are returned together, and what one of them costs in `parts`: it gets a record, may
 #: become a dead letter, and may be delivered again.
 MAX_RETURNED: Final = 50
@@ -48,13 +51,16 @@ class Dispatcher:
         self._begin = begin
         self._lines: dict[Group, None] = {}  # groups with waiting consumers, or that had some until the last tick
         self._postponed: dict[Group, None] | None = None  # groups to dispatch when `many_leave` ends; else None
+        self._later: dict[Group, None] = {}  # groups to dispatch in the next iteration
+        self._room = MAX_DELIVERED  # how much more may be delivered in this iteration
 
     def tick(self) -> None:
         """Deliver the delayed messages that are due now."""
         self._horizon.advance()
+        self._room = MAX_DELIVERED
         for group in list(self._lines):
             if group.waiters:
-                self.dispatch(group)
+                self._dispatch(group)
             else:
                 del self._lines[group]
 
@@ -63,6 +69,7 @@ class Dispatcher:
         group = consumer.group
         if (fault := group.topic.fault) is not None:
             raise fault
+        self._room = MAX_DELIVERED
         leases = [] if group.waiters and consumer.member is None else self._fill(consumer)
         if consumer.room:
             group.waiters[consumer] = None
@@ -74,9 +81,9 @@ class Dispatcher:
         self._load_ahead(group)
 
     def _fill(self, consumer: Waiter) -> list[Lease]:
-        """Pass ready messages to `consumer`, as many as it has room for; return their leases."""
+        """Pass ready messages to `consumer`, as many as it has room for, and one iteration may; return their leases."""
         leases: list[Lease] = []
-        group = consumer.group
+        group, most = consumer.group, self._room
         while (room := consumer.room) and (taken := consumer.take(room, self._horizon.at_ms)) is not None:
             cursor, lease = taken
             if lease.attributes is None and not group.topic.ttl_ms:  # the messages cannot have expired
@@ -86,21 +93,32 @@ class Dispatcher:
                 for held in live:
                     consumer.hold(*held)
                 leases += [lease for _, lease in live]
+                most -= sum(lease.count - 1 for _, lease in live if lease.attributes is not None)
             else:
                 if live is None:
                     self._dispatch_later(group)
                 break
+            if len(leases) >= most:
+                self._dispatch_later(group)
+                break
+        self._room = most - len(leases)
         return leases
 
     def _dispatch_later(self, group: Group) -> None:
-        """Serve a group in a later event-loop iteration: more messages have expired than one iteration may remove."""
-        if not group.is_expiring:
-            group.is_expiring = True
-            asyncio.get_running_loop().call_soon(self._dispatch_again, group)
+        """Serve a group in the next event-loop iteration, because this one has done enough."""
+        if not self._later:
+            asyncio.get_running_loop().call_soon(self._dispatch_more)
+        self._later[group] = None
+        group.is_postponed = True
 
-    def _dispatch_again(self, group: Group) -> None:
-        group.is_expiring = False
-        self.dispatch(group)
+    def _dispatch_more(self) -> None:
+        groups, self._later = self._later, {}
+        self._room = MAX_DELIVERED
+        for group in groups:
+            group.is_postponed = False
+            self._dispatch(group)
+            if not (group.is_postponed or group.is_loading):
+                group.end_loading()  # a request that collects messages need not wait for more
 
     def settled(self, group: Group, *, is_returned: bool) -> None:
         """Request a commit of settled messages, and deliver those that were returned to other consumers."""
@@ -174,23 +192,33 @@ class Dispatcher:
 
         If consumers wait in a group that does not exist yet, the group is created.
         """
+        self._room = MAX_DELIVERED
         for group in tuple(topic.groups.values()):
             if group.id is None and group.waiters:
                 self._begin(group)
             if group.old_first is not None:
                 group.old_first.look()
-            self.dispatch(group)
+            if group.waiters:
+                self._dispatch(group)
         self._cache.touch(topic)
 
     def dispatch(self, group: Group) -> None:
         """Deliver messages to the waiting consumers of a group, first come, first served.
 
-        A consumer that still has room after a delivery becomes the last of the waiting consumers.
+        A consumer that still has room after a delivery becomes the last of the waiting consumers. If one iteration may
+        not deliver all, the next one goes on.
         """
+        self._room = MAX_DELIVERED
+        self._dispatch(group)
+
+    def _dispatch(self, group: Group) -> None:
         if self._postponed is not None:
             self._postponed[group] = None
             return
         while group.waiters:
+            if self._room <= 0:
+                self._dispatch_later(group)
+                break
             consumer = next(iter(group.waiters))
             leases = self._fill(consumer)
             if not leases:
@@ -208,6 +236,9 @@ class Dispatcher:
     def _dispatch_to_members(self, group: Group) -> None:
         """Deliver messages to all waiting members: if one member's partitions are empty, another's may not be."""
         for consumer in list(group.waiters):
+            if self._room <= 0:
+                self._dispatch_later(group)
+                break
             if consumer in group.waiters and (leases := self._fill(consumer)):
                 if not consumer.room:
                     del group.waiters[consumer]

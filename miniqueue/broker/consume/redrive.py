@@ -314,7 +314,7 @@ def _remaining(topic: Topic, topic_id: int | None) -> int | None:
 
 async def _loaded(group: Group, is_done: Callable[[], bool]) -> None:
     """Wait while messages of a group are loaded from the store, or are removed because they have expired."""
-    while not is_done() and (group.is_loading or group.is_expiring):
+    while not is_done() and (group.is_loading or group.is_postponed):
         if group.is_loading:
             await group.load_ended()
         else:

@@ -30,6 +30,9 @@ from miniqueue.core.group import view
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import MiniqueueError
 
+#: A request with so many leases is answered, even if there is room for more: the answer is made in one event-loop
+#: iteration, except that it is encoded.
+MAX_LEASES = 500
 #: Maximum time that a request waits for messages to be loaded from the store, even if its waiting time is zero.
 MAX_LOADING_SECONDS = 5.0
 #: Interval at which such a request checks whether loading has ended.
@@ -152,16 +155,16 @@ class ReceiveRequest:
         self.room = self.room - lease.count if self._taken_bytes < MAX_HELD_BYTES else 0
 
     def deliver(self, leases: list[Lease], /) -> None:
-        """Answer with the messages taken, unless there is room for more and the store may have them."""
-        if self.room and self._is_lacking:
+        """Answer with the messages taken, unless there is room for more, and there may be more."""
+        if self.room and self._is_lacking and len(self._taken) < MAX_LEASES:
             self._collect()
         else:
             self._answer_with(self._live() if self._is_collecting else self._taken)
 
     @property
     def _is_lacking(self) -> bool:
-        """Whether the store may have more messages for this request, or expired ones must be removed first."""
-        return self.group.is_expiring or (self.group if self.member is None else self.member).is_blocked
+        """Whether the store may have more messages for this request, or the next iteration delivers more."""
+        return self.group.is_postponed or (self.group if self.member is None else self.member).is_blocked
 
     def _collect(self) -> None:
         """Keep the messages taken, and become the first waiter, until the rest has been loaded."""
@@ -270,7 +273,7 @@ class ReceiveRequest:
     def _look(self, latest: float) -> None:
         """Stop waiting, unless messages for this request may be loading and `latest` has not passed."""
         loop = asyncio.get_running_loop()
-        is_reading = self.group.is_loading or self.group.is_expiring
+        is_reading = self.group.is_loading or self.group.is_postponed
         if is_reading and loop.time() < latest and (self._is_lacking or not self._is_collecting):
             self._timer = loop.call_later(LOOK_SECONDS, self._look, latest)
         elif not self._is_collecting:

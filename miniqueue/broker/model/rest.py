@@ -119,7 +119,7 @@ def _is_unread(group: Group) -> bool:
         or group.membership is not None
         or group.book is not None
         or group.is_loading
-        or group.is_expiring
+        or group.is_postponed
     )
 
 

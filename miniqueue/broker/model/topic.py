@@ -104,7 +104,7 @@ class Group:
       is_paused: whether deliveries to its consumers are paused, besides those of the whole topic.
       was_read: whether a consumer has left since the last check for idle groups; see `groups.idle`.
       unread_seconds: time without a consumer, as of the last check.
-      is_expiring: whether more than one event-loop iteration is needed to remove expired messages at the front.
+      is_postponed: whether a later event-loop iteration delivers more, or removes more expired messages.
 
     The methods of the group and of its topic write its fields. Other modules only read them, except:
 
@@ -112,7 +112,7 @@ class Group:
     |----------------------------|-----------------------------------------------------------------|
     | `book`                     | `broker.leases.leases`                                          |
     | `flow`, `old_first`        | `broker.model.flow`                                             |
-    | `is_expiring`              | `broker.consume.dispatcher`                                     |
+    | `is_postponed`             | `broker.consume.dispatcher`                                     |
     | `is_paused`                | `broker.topics.admin`                                           |
     | `membership`               | `broker.consume.members`                                        |
     | `unread_seconds`           | `broker.groups.idle`                                            |
@@ -131,9 +131,9 @@ class Group:
         "cursors",
         "flow",
         "id",
-        "is_expiring",
         "is_loading",
         "is_paused",
+        "is_postponed",
         "load_order",
         "membership",
         "name",
@@ -170,7 +170,7 @@ class Group:
         if self.book is not None:
             self.book.clear()
             self.book = None
-        self.is_expiring = self.is_paused = False
+        self.is_postponed = self.is_paused = False
         self.was_read, self.unread_seconds = True, 0.0
         self.end_loading()
 

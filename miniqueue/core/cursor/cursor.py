@@ -39,6 +39,8 @@ from miniqueue.errors import NothingOutstandingError
 
 #: Orders of FRONT count down from here: the middle of the 16 bytes that a key has for an order, so they never run out.
 FRONT_START = 1 << 127
+#: Maximum number of messages with attributes in one lease: each of them is encoded on its own.
+MAX_DESCRIBED = 100
 #: Maximum size of the loaded part of the log: eight chunks of the maximum size.
 LOG_WINDOW_BYTES = 8 << 20
 #: Maximum size of the loaded part of each other range; a cursor has three of them.
@@ -215,7 +217,11 @@ class GroupCursor:
         if (range_ := self.next_range(horizon_ms)) is not LOG:
             return self.take_record(range_)
         progress = self.next_in_log()
-        return None if progress is None else self.take_from(progress, max_count)
+        if progress is None:
+            return None
+        return self.take_from(
+            progress, max_count if progress.chunk.attributes is None else min(max_count, MAX_DESCRIBED)
+        )
 
     def next_range(self, horizon_ms: int) -> Range:
         """Return the first range that may have a message to deliver."""

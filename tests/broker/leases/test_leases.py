@@ -190,7 +190,9 @@ async def test_very_many_leases_end_in_turns(has_own_leases):
         if not has_own_leases:
             world.broker.publish(T, payloads)
         await world.commit()
-        take(world, len(payloads))
+        first = Asked(world, max_count=len(payloads))
+        await settle_down()
+        assert first.payloads == payloads
         pass_time(world, 30)
         assert counts(world) == (MAX_RETURNED, 2 * MAX_RETURNED, 0, 0)
         pass_time(world, 1)  # while the turns go on
