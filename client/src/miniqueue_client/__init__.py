@@ -29,6 +29,7 @@ needs. Read in this order:
     errors       what can go wrong
     calls/       commands as values: their words, and what their replies mean; all clients use them
     address      which broker to use, and how long to wait for it; what a pickled client contains
+    routes                  which node of the broker gets a call
     link, async_link        redis-py's connections, retries, and errors that say what is known
     client, async_client    one method for each call
     work, worker, async_worker    workers: receive, call a function, settle, extend leases

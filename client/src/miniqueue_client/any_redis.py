@@ -23,6 +23,8 @@ _CODES: Final = (
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.ExecAbortError, "EXECABORT"),
     (redis.exceptions.OutOfMemoryError, "OOM"),
+    (redis.exceptions.MovedError, "MOVED"),
+    (redis.exceptions.TryAgainError, "TRYAGAIN"),
 )
 
 

@@ -23,9 +23,10 @@ from miniqueue_client.address import Address
 from miniqueue_client.any_redis import HAS_TIMEOUTS
 from miniqueue_client.calls.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue_client.calls.errors import RefusedError
-from miniqueue_client.errors import ClientError, DisconnectedError, RequestError
+from miniqueue_client.errors import ClientError, ConnectError, DisconnectedError, RequestError
 from miniqueue_client.link import accepted, pool_of, refusal_of, unconnected
 from miniqueue_client.older_python import timeout
+from miniqueue_client.routes import LOST_SECONDS, SLOTS, UNREACHABLE_SECONDS, Routes, is_cluster
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class _Pool(Protocol):
 
 
 class AsyncLink:
-    """A pool of connections to one broker; the tasks of one event loop may share it.
+    """Pools of connections to one broker, one for each node that it has; the tasks of one event loop may share it.
 
     Args:
       address: the address of the broker.
@@ -70,7 +71,9 @@ class AsyncLink:
         self._tell = tell
         self._pools_of_parents: list[_Pool] = []
         self._pid = os.getpid()
-        self._pool = self._make_pool()
+        self._pool = self._make_pool(address)
+        self._pools: dict[str, _Pool] = {}  # a pool for each node, by its URL
+        self._routes = Routes(address)
 
     async def execute(self, call: Call[T]) -> T:
         """Carry out a call, with retries if it can be repeated; raises ClientError."""
@@ -79,12 +82,16 @@ class AsyncLink:
 
     async def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
         """Carry out calls as one pipeline, as `execute`; the result of a refused call is its RefusedError."""
-        replies = await self._ask(calls) if calls else []
+        replies: list[Reply] = [None] * len(calls)
+        for positions in self._routes.parts_of(calls) if calls else ():
+            for position, reply in zip(positions, await self._ask([calls[each] for each in positions]), strict=True):
+                replies[position] = reply
         return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
     async def listen(self, call: Call[None]) -> AsyncGenerator[Reply, None]:
         """Yield what the broker sends after the reply to a call, as `Link.listen` does."""
-        connection = await self._connection()
+        self._notice_fork()
+        connection = await self._connection(self._pool)
         try:
             async with timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(connection.pack_commands([call.words]), check_health=False)
@@ -102,7 +109,8 @@ class AsyncLink:
     async def close(self) -> None:
         """Close all connections; safe to call twice."""
         if self._pid == os.getpid():
-            await self._pool.disconnect()
+            for pool in (self._pool, *self._pools.values()):
+                await pool.disconnect()
 
     async def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
         """Return the replies, RefusedError for refused calls, after as many attempts as are necessary."""
@@ -114,6 +122,7 @@ class AsyncLink:
                 if not may_follow(calls, exc):
                     raise
                 failure_count += 1
+                self._routes.forget()
                 self._tell(exc)
                 pause_seconds = self._address.pause_seconds(failure_count)
                 if pause_seconds is None:
@@ -121,12 +130,24 @@ class AsyncLink:
             await asyncio.sleep(pause_seconds)
 
     async def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
-        connection = await self._connection()
+        url, pool, connection = await self._connection_for(calls)
+        try:
+            replies = await self._replies(connection, calls)
+        except DisconnectedError:
+            self._routes.leave_out(url, LOST_SECONDS)
+            raise
+        finally:
+            await pool.release(connection)
+        raise_what_passes(calls, replies)
+        return replies
+
+    async def _replies(self, connection: _Connection, calls: Sequence[Call[Any]]) -> list[Reply]:
+        """Send calls, and return their replies; a connection that fails is closed."""
         try:
             packed = connection.pack_commands([call.words for call in calls])
             async with timeout(self._address.timeout_seconds):
                 await connection.send_packed_command(packed, check_health=False)
-            replies = [await self._reply(connection, call.wait_seconds) for call in calls]
+            return [await self._reply(connection, call.wait_seconds) for call in calls]
         except redis.DataError as exc:  # a word such as None, which cannot be encoded; nothing was sent
             raise RequestError(NO_WORD) from exc
         except (redis.RedisError, asyncio.TimeoutError) as exc:
@@ -135,10 +156,6 @@ class AsyncLink:
         except BaseException:  # such as a cancellation; the next user of the connection would read these replies
             await connection.disconnect(nowait=True)
             raise
-        finally:
-            await self._pool.release(connection)
-        raise_what_passes(calls, replies)
-        return replies
 
     async def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
         try:
@@ -149,19 +166,70 @@ class AsyncLink:
                 raise
             return refused
 
-    async def _connection(self) -> "_Connection":
+    async def _connection_for(self, calls: Sequence[Call[Any]]) -> tuple[str, _Pool, _Connection]:
+        """Return a connection for calls, as `Link` does."""
+        self._notice_fork()
+        if not self._routes.is_known:
+            connection = await self._connection(self._pool)
+            if not is_cluster(connection):
+                return self._address.url, self._pool, connection
+            try:
+                [slots] = await self._replies(connection, [SLOTS])
+                await connection.disconnect(nowait=True)
+            finally:
+                await self._pool.release(connection)
+            self._routes.learn(SLOTS.result_of(slots))
+        failed: ConnectError | None = None
+        for url in self._routes.urls_for(calls):
+            pool = self._pool_at(url)
+            try:
+                return url, pool, await self._connection(pool)
+            except ConnectError as exc:
+                self._routes.leave_out(url, UNREACHABLE_SECONDS)
+                failed = failed or exc
+        assert failed is not None  # the client's own URL is always tried
+        raise failed
+
+    def _pool_at(self, url: str) -> _Pool:
+        if url == self._address.url:
+            return self._pool
+        if url not in self._pools:
+            self._pools[url] = self._make_pool(self._routes.address_of(url))
+        return self._pools[url]
+
+    def _notice_fork(self) -> None:
         if self._pid != os.getpid():
-            self._pools_of_parents.append(self._pool)
-            self._pid, self._pool = os.getpid(), self._make_pool()
+            self._pools_of_parents += [self._pool, *self._pools.values()]
+            self._pid, self._pool, self._pools = os.getpid(), self._make_pool(self._address), {}
+
+    async def _connection(self, pool: _Pool) -> _Connection:
         try:
             async with timeout(self._connect_seconds):
-                return await self._pool.get_connection()
+                return await pool.get_connection()
         except (redis.RedisError, asyncio.TimeoutError) as exc:
             raise refusal_of(exc) or unconnected(self._address, exc) from exc
 
-    def _make_pool(self) -> "_Pool":
-        pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), self._address)
+    def _make_pool(self, address: Address) -> _Pool:
+        pool: _Pool = pool_of(ConnectionPool, Retry(NoBackoff(), 0), address)
         limits = pool.connection_kwargs["socket_connect_timeout"], pool.connection_kwargs["socket_timeout"]
         self._connect_seconds = None if None in limits else sum(limits)  # to connect, and for the handshake
         pool.connection_kwargs["socket_timeout"] = None
+        pool.connection_kwargs.setdefault("redis_connect_func", _greet)
         return pool
+
+
+async def _greet(connection: Any) -> None:  # noqa: ANN401 - redis-py's own types do not declare these members
+    """Begin a connection, and keep the reply to HELLO, as redis-py's blocking connections do."""
+    read = connection.read_response
+
+    async def read_and_keep(*args: Any, **kwargs: Any) -> Reply:  # noqa: ANN401 - they are redis-py's
+        reply = await read(*args, **kwargs)
+        if isinstance(reply, dict):
+            connection.handshake_metadata = reply
+        return reply
+
+    connection.read_response = read_and_keep
+    try:
+        await connection.on_connect()
+    finally:
+        del connection.read_response

@@ -1,4 +1,4 @@
-"""Connections of the blocking client: redis-py's pool, one reply for each call, and errors that say what is known.
+"""Connections of the blocking client: redis-py's pools, one reply for each call, and errors that say what is known.
 
 Knows redis-py's connections; of the protocol it knows only words and replies. In a forked process the pool opens its
 own sockets and leaves the parent's alone.
@@ -25,6 +25,7 @@ from miniqueue_client.any_redis import Readable, code_of, pool_options, read_rep
 from miniqueue_client.calls.call import NO_WORD, Call, Reply, Word, may_follow, raise_what_passes
 from miniqueue_client.calls.errors import RefusedError, UntrustedError, refusal
 from miniqueue_client.errors import ClientError, ConfigError, ConnectError, DisconnectedError, RequestError
+from miniqueue_client.routes import LOST_SECONDS, SLOTS, UNREACHABLE_SECONDS, Routes, is_cluster
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class _Pool(Protocol):
 
 
 class Link:
-    """A pool of connections to one broker; threads may share it.
+    """Pools of connections to one broker, one for each node that it has; threads may share it.
 
     Args:
       address: the address of the broker.
@@ -60,7 +61,9 @@ class Link:
     def __init__(self, address: Address, tell: Callable[[Exception], None]) -> None:
         self._address = address
         self._tell = tell
-        self._pool: _Pool = pool_of(redis.ConnectionPool, Retry(NoBackoff(), 0), address)
+        self._pool: _Pool = self._make_pool(address)
+        self._pools: dict[str, _Pool] = {}  # a pool for each node, by its URL
+        self._routes = Routes(address)
 
     def execute(self, call: Call[T]) -> T:
         """Carry out a call, with retries if it can be repeated; raises ClientError."""
@@ -69,7 +72,10 @@ class Link:
 
     def execute_all(self, calls: Sequence[Call[T]]) -> list[T | RefusedError]:
         """Carry out calls as one pipeline, as `execute`; the result of a refused call is its RefusedError."""
-        replies = self._ask(calls) if calls else []
+        replies: list[Reply] = [None] * len(calls)
+        for positions in self._routes.parts_of(calls) if calls else ():
+            for position, reply in zip(positions, self._ask([calls[each] for each in positions]), strict=True):
+                replies[position] = reply
         return [call.outcome_of(reply) for call, reply in zip(calls, replies, strict=True)]
 
     def listen(self, call: Call[None]) -> Iterator[Reply]:
@@ -77,7 +83,7 @@ class Link:
 
         There are no retries: what was sent between two connections is lost.
         """
-        connection = self._connection()
+        connection = self._connection(self._pool)
         try:
             connection.send_packed_command(connection.pack_commands([call.words]), check_health=False)
             call.result_of(self._reply(connection, call.wait_seconds))
@@ -93,7 +99,8 @@ class Link:
 
     def close(self) -> None:
         """Close all connections; safe to call twice."""
-        self._pool.disconnect()
+        for pool in (self._pool, *self._pools.values()):
+            pool.disconnect()
 
     def _ask(self, calls: Sequence[Call[T]]) -> list[Reply]:
         """Return the replies, RefusedError for refused calls, after as many attempts as are necessary."""
@@ -105,6 +112,7 @@ class Link:
                 if not may_follow(calls, exc):
                     raise
                 failure_count += 1
+                self._routes.forget()
                 self._tell(exc)
                 pause_seconds = self._address.pause_seconds(failure_count)
                 if pause_seconds is None:
@@ -112,12 +120,24 @@ class Link:
             time.sleep(pause_seconds)
 
     def _exchange(self, calls: Sequence[Call[T]]) -> list[Reply]:
-        connection = self._connection()
+        url, pool, connection = self._connection_for(calls)
+        try:
+            replies = self._replies(connection, calls)
+        except DisconnectedError:
+            self._routes.leave_out(url, LOST_SECONDS)
+            raise
+        finally:
+            pool.release(connection)
+        raise_what_passes(calls, replies)
+        return replies
+
+    def _replies(self, connection: _Connection, calls: Sequence[Call[Any]]) -> list[Reply]:
+        """Send calls, and return their replies; a connection that fails is closed."""
         try:
             packed = connection.pack_commands([call.words for call in calls])
             # In one piece: the broker carries out commands that arrive in one read together.
             connection.send_packed_command([b"".join(packed)], check_health=False)
-            replies = [self._reply(connection, call.wait_seconds) for call in calls]
+            return [self._reply(connection, call.wait_seconds) for call in calls]
         except redis.DataError as exc:  # a word such as None, which cannot be encoded; nothing was sent
             raise RequestError(NO_WORD) from exc
         except redis.RedisError as exc:
@@ -126,10 +146,6 @@ class Link:
         except BaseException:  # such as KeyboardInterrupt; the next user of the connection would read these replies
             connection.disconnect()
             raise
-        finally:
-            self._pool.release(connection)
-        raise_what_passes(calls, replies)
-        return replies
 
     def _reply(self, connection: "_Connection", wait_seconds: float) -> Reply:
         try:
@@ -140,9 +156,46 @@ class Link:
                 raise
             return refused
 
-    def _connection(self) -> "_Connection":
+    def _connection_for(self, calls: Sequence[Call[Any]]) -> tuple[str, _Pool, _Connection]:
+        """Return a connection for calls: to the node with their topic, or to any other that can be reached.
+
+        A connection that has read the nodes is closed: the broker would no longer pass calls on for it. Raises
+        ClientError.
+        """
+        if not self._routes.is_known:
+            connection = self._connection(self._pool)
+            if not is_cluster(connection):
+                return self._address.url, self._pool, connection
+            try:
+                [slots] = self._replies(connection, [SLOTS])
+                connection.disconnect()
+            finally:
+                self._pool.release(connection)
+            self._routes.learn(SLOTS.result_of(slots))
+        failed: ConnectError | None = None
+        for url in self._routes.urls_for(calls):
+            pool = self._pool_at(url)
+            try:
+                return url, pool, self._connection(pool)
+            except ConnectError as exc:
+                self._routes.leave_out(url, UNREACHABLE_SECONDS)
+                failed = failed or exc
+        assert failed is not None  # the client's own URL is always tried
+        raise failed
+
+    def _pool_at(self, url: str) -> _Pool:
+        if url == self._address.url:
+            return self._pool
+        pool = self._pools.get(url)
+        return pool or self._pools.setdefault(url, self._make_pool(self._routes.address_of(url)))
+
+    def _make_pool(self, address: Address) -> _Pool:
+        pool: _Pool = pool_of(redis.ConnectionPool, Retry(NoBackoff(), 0), address)
+        return pool
+
+    def _connection(self, pool: _Pool) -> _Connection:
         try:
-            return self._pool.get_connection()
+            return pool.get_connection()
         except redis.RedisError as exc:
             raise refusal_of(exc) or unconnected(self._address, exc) from exc
 

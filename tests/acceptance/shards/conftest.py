@@ -2,13 +2,16 @@
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from miniqueue.core.settings.placing import Placing
+from tests.acceptance.ports import hold_ports, port_of
 from tests.acceptance.process import FREE_PORTS, BrokerProcess
 
 SHARDS = 3
@@ -17,6 +20,8 @@ PLACING = Placing(0, SHARDS)
 
 class ShardedBroker(BrokerProcess):
     """A broker with three shards on a store in a directory."""
+
+    first_port = 0
 
     def __init__(self, directory: Path, *flags: str) -> None:
         store = ("-db", str(directory / "store"))
@@ -41,6 +46,30 @@ class ShardedBroker(BrokerProcess):
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def nodes_in(directory: Path, *flags: str) -> Iterator[ShardedBroker]:
+    """Yield a broker whose shards have ports: `first_port` and those that follow."""
+    held = hold_ports(SHARDS)
+    broker = ShardedBroker(directory, "-shard-ports", str(port_of(held[0])), *flags)
+    try:
+        broker.first_port = port_of(held[0])
+        broker.wait_until_ready()
+        yield broker
+        broker.stop()
+    finally:
+        broker.end()
+        for each in held:
+            each.close()
+
+
+def readers(broker: ShardedBroker, topics: list[str]) -> list[int]:
+    """Return the shard whose client was the last to receive from each topic; -1 if none was connected to its owner."""
+    with redis.Redis(port=broker.resp_port, decode_responses=True) as client:
+        lines = client.execute_command("CLIENT", "LIST")
+    found = {match[2]: int(match[1]) % SHARDS for match in re.finditer(r"id=(\d+) .*topic=(\S+) ", lines)}
+    return [found.get(topic, -1) for topic in topics]
 
 
 def topic_in(shard: int, prefix: str) -> str:

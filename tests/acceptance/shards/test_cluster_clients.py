@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,8 +13,7 @@ import pytest
 import redis
 
 from tests.acceptance.clients.cluster.test_cluster_clients import HERE, MODULES
-from tests.acceptance.ports import hold_ports, port_of
-from tests.acceptance.shards.conftest import PLACING, SHARDS, ShardedBroker, topic_in
+from tests.acceptance.shards.conftest import PLACING, SHARDS, ShardedBroker, nodes_in, readers, topic_in
 from tests.acceptance.tools import MAX_SECONDS, needs
 
 pytestmark = pytest.mark.acceptance
@@ -24,30 +22,13 @@ pytestmark = pytest.mark.acceptance
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShardedBroker]:
     """A broker whose shards have ports: `first_port` and those that follow."""
-    held = hold_ports(SHARDS)
-    broker = ShardedBroker(tmp_path_factory.mktemp("nodes"), "-shard-ports", str(port_of(held[0])))
-    try:
-        broker.first_port = port_of(held[0])
-        broker.wait_until_ready()
+    with nodes_in(tmp_path_factory.mktemp("nodes")) as broker:
         yield broker
-        broker.stop()
-    finally:
-        broker.end()
-        for each in held:
-            each.close()
 
 
 def topics_of_all(prefix: str) -> list[str]:
     """Return the names of two topics of each shard."""
     return [topic_in(shard, f"{prefix}{number}-") for shard in range(SHARDS) for number in range(2)]
-
-
-def readers(broker: ShardedBroker, topics: list[str]) -> list[int]:
-    """Return the shard whose client was the last to receive from each topic; -1 if none was connected to its owner."""
-    with redis.Redis(port=broker.resp_port, decode_responses=True) as client:
-        lines = client.execute_command("CLIENT", "LIST")
-    found = {match[2]: int(match[1]) % SHARDS for match in re.finditer(r"id=(\d+) .*topic=(\S+) ", lines)}
-    return [found.get(topic, -1) for topic in topics]
 
 
 def until_done(act) -> object:

@@ -4,7 +4,8 @@ Knows the error codes of docs/protocol.md. Does not know redis-py or any connect
 
     what happened                                    error               retry
     no connection, so nothing was sent               ConnectError        always
-    -READONLY, -DRAINING: nothing was done           RefusedError        always
+    -READONLY, -DRAINING, -TRYAGAIN, -MOVED:         RefusedError        always
+     nothing was done
     -UNKNOWN; the reply was lost                     RefusedError,       if the call is repeatable
                                                      DisconnectedError
     any other code                                   RefusedError        never: it would be refused again
@@ -14,8 +15,8 @@ from typing import Final
 
 from miniqueue_client.errors import ClientError, ConnectError, DisconnectedError, ServerError
 
-#: Codes for a command that was not carried out, but can be later.
-_NOT_YET: Final = frozenset({"READONLY", "DRAINING"})
+#: Codes for a command that was not carried out, but can be later, or by another node.
+_NOT_YET: Final = frozenset({"READONLY", "DRAINING", "TRYAGAIN", "MOVED"})
 #: Code for a command of which the broker does not know whether it was carried out.
 _UNKNOWN: Final = "UNKNOWN"
 
