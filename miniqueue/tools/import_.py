@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,20 +11,24 @@ from miniqueue.broker import SystemClock
 from miniqueue.errors import ConfigError, InvalidLineError
 from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.server.security.private_files import private_umask
+from miniqueue.storage.leveldb.shards import check_has_no_shards, prepare_shards, shard_count, store_of_shard
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.tools import arguments
-from miniqueue.tools.arguments import counted
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.arguments import Arguments, counted
+from miniqueue.tools.importing.importer import Importer, import_all
 
 USAGE = """\
 Usage: miniqueue import [-db directory] [file]
 
 Adds the messages of a file of JSON lines, or of the standard input, to a store that no
 broker has open, with all attributes that export wrote, and the settings and groups of their
-topics. The topics must be new. If a line is invalid, nothing is imported.
+topics. The topics must be new. If a line is invalid, nothing is imported. Of a store with
+shards, each line goes to the shard of its topic.
 
   -db directory
         the store, which is created if it is missing (default ./data)
+  -shards number
+        number of shards of a store that is created (default 1)
   -max-message-size size
         of the broker that the lines come from, if it was raised; longer lines are refused
   -config file
@@ -43,17 +47,19 @@ MAX_OTHER_BYTES = 16 << 20
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Import messages; return the exit code. Raises MiniqueueError."""
-    options = arguments.read(words, environ, USAGE, settings=("db", "max-message-size"))
+    options = arguments.read(words, environ, USAGE, settings=("db", "shards", "max-message-size"))
     if options is None:
         return 0
     if len(options.words) > 1:
         raise ConfigError(["import accepts one file; see -h"])
     max_line_bytes = ESCAPED_BYTES * options.config.max_message_bytes + MAX_OTHER_BYTES
     with _lines(options.words) as file, private_umask():
+        directories = _stores_in(options)
         try:
-            message_count, topic_count = asyncio.run(_import(options.config.db, _bounded(file, max_line_bytes)))
+            message_count, topic_count = asyncio.run(_import(directories, _bounded(file, max_line_bytes)))
         except KeyboardInterrupt:
-            print("miniqueue: import interrupted: either all lines were imported, or none", file=sys.stderr)
+            of_each = " of each shard" if len(directories) > 1 else ""
+            print(f"miniqueue: import interrupted: either all lines{of_each} were imported, or none", file=sys.stderr)
             raise
     print(f"{options.config.db}: {counted(message_count, 'message')} in {counted(topic_count, 'topic')}")
     return 0
@@ -81,11 +87,24 @@ def _bounded(file: BinaryIO, max_line_bytes: int) -> Iterator[bytes]:
         yield line
 
 
-async def _import(directory: Path, lines: Iterable[bytes]) -> tuple[int, int]:
-    with naming_flag_of_store():
-        store = await LevelDBStore.open(directory)
-    try:
-        importer = await Importer.begin(store, SystemClock().now_ms())
-        return await importer.take_all(lines)
-    finally:
-        await store.close()
+def _stores_in(options: Arguments) -> list[Path]:
+    """Return the directories of all stores of the broker; make those of shards, if they are missing."""
+    db = options.config.db
+    count = options.config.shards if "shards" in options.flags else shard_count(db) or options.config.shards
+    if count == 1:
+        check_has_no_shards(db)
+        return [db]
+    prepare_shards(db, count)
+    return [store_of_shard(db, number) for number in range(count)]
+
+
+async def _import(directories: Sequence[Path], lines: Iterable[bytes]) -> tuple[int, int]:
+    now_ms = SystemClock().now_ms()
+    importers = []
+    async with AsyncExitStack() as opened:
+        for directory in directories:
+            with naming_flag_of_store():
+                store = await LevelDBStore.open(directory)
+            opened.push_async_callback(store.close)
+            importers.append(await Importer.begin(store, now_ms))
+        return await import_all(importers, lines)

@@ -18,7 +18,7 @@ from miniqueue.core.message.partitioning import MAX_PARTITIONS
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.tools.exporting.exporter import Exporter
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.importing.importer import Importer, import_all
 from miniqueue.tools.lines.messages import StoredMessage, decode, encode
 from tests.fakes import START_MS, ManualClock, broker_on
 from tests.fuzz.engine import Target, attempt, chance_of
@@ -103,7 +103,7 @@ async def _imported(lines: list[bytes]) -> list[tuple[bytes, bytes]] | None:
     store = MemoryStore()
     importer = await Importer.begin(store, START_MS)
     try:
-        message_count, topic_count = await importer.take_all(lines)
+        message_count, topic_count = await import_all([importer], lines)
     except InvalidLineError:
         return None
     pairs = await _pairs(store)

@@ -95,6 +95,39 @@ def test_an_export_of_all_shards_is_that_of_one_process(topics, store, sharded, 
     assert capsysbinary.readouterr().err == b"miniqueue: there is no topic missing\n"
 
 
+def test_an_import_into_shards_puts_each_topic_into_its_shard(store, tmp_path, capsys):
+    lines, new = tmp_path / "lines", tmp_path / "new"
+    assert run("export", "-db", store, "-o", lines) == 0
+    with lines.open("ab") as file:
+        file.write(b'{"topic":"orders","settings":{"max_deliveries":5}}\n')
+    assert run("import", "-shards", 3, "-db", new, lines) == 0
+    assert capsys.readouterr().out == f"{new}: 6 messages in 2 topics\n"
+    assert run("check", "-db", new) == 0
+    assert capsys.readouterr().out.count("topic ") == 2
+    assert run("export", "-db", new, "-o", tmp_path / "again") == 0
+    assert sorted((tmp_path / "again").read_bytes().splitlines()) == sorted(lines.read_bytes().splitlines())
+    assert run("import", "-db", new, lines) == 65  # again
+    assert "exists already in the store; nothing was imported" in capsys.readouterr().err
+    for wrong in (1, 2):
+        assert run("import", "-shards", wrong, "-db", new, lines) == 78
+        assert "has 3 shards; use -shards 3" in capsys.readouterr().err
+
+
+def test_an_invalid_line_for_one_shard_leaves_no_topic_in_any(tmp_path, capsys):
+    lines, new = tmp_path / "lines", tmp_path / "new"
+    lines.write_bytes(
+        b'{"topic":"letters","text":"x"}\n{"topic":"empty","text":"x"}\n'
+        b'{"topic":"empty","settings":{"dead_letter_topic":"letters"}}\n'
+    )
+    assert run("import", "-shards", 3, "-db", new, lines) == 65
+    assert capsys.readouterr().err == (
+        "miniqueue: line 3: topic empty and its dead_letter_topic letters are in different shards; topics with equal "
+        "tags, such as {a}.x and {a}.y, are together; nothing was imported\n"
+    )
+    assert run("check", "-db", new) == 0
+    assert "topic " not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "flag"),
     [(["backup", "-db", "STORE", "TARGET"], ""), (["restore", "-db", "TARGET", "STORE"], "flag -db: ")],

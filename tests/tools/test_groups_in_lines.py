@@ -9,7 +9,7 @@ from miniqueue.core.options.start import Edge
 from miniqueue.errors import InvalidLineError
 from miniqueue.storage.format import groups, keys
 from miniqueue.tools.importing import importer
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.importing.importer import Importer, import_all
 from tests.broker.consume.test_partitions import KEYS, create
 from tests.broker.groups.test_groups import payloads, receive
 from tests.broker.support import World
@@ -29,7 +29,7 @@ async def imported(*lines: object) -> World:
     """Return a world with a broker on what lines make, which `check` has looked at."""
     fresh = World()
     lines_in = await Importer.begin(fresh.store, START_MS)
-    await lines_in.take_all([line if isinstance(line, bytes) else orjson.dumps(line) for line in lines])
+    await import_all([lines_in], [line if isinstance(line, bytes) else orjson.dumps(line) for line in lines])
     assert problems_in(fresh.store.pairs()) == []
     await fresh.start()
     return fresh

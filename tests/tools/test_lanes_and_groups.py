@@ -13,7 +13,7 @@ from miniqueue.errors import RequestError
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.tools.audit.store import Audit
 from miniqueue.tools.exporting.exporter import Exporter
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.importing.importer import Importer, import_all
 from tests.fakes import START_MS, settle_down
 
 GROUPS = (b"default", b"a", b"b")
@@ -126,7 +126,7 @@ async def test_lanes_leave_and_come_back(world):
     assert {orjson.loads(line)["id"] for line in lines} >= {"0-0", "0.high-1", "0.low-0"}
     store = MemoryStore()
     importer = await Importer.begin(store, START_MS)
-    assert await importer.take_all(lines) == (6, 1)
+    assert await import_all([importer], lines) == (6, 1)
     pairs = dict(await store.scan(b"", b"\xff", max_items=1000, max_bytes=1 << 20))
     assert problems_in(pairs) == []
     assert lines_of(pairs) == lines

@@ -11,7 +11,7 @@ from miniqueue.errors import CorruptionError, InvalidLineError
 from miniqueue.storage.format import keys, log_ends
 from miniqueue.storage.format.log_ends import encode_growth
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.importing.importer import Importer, import_all
 from tests.broker.consume.test_partitions import KEYS, create, partitions_of, publish
 from tests.broker.support import World
 from tests.fakes import START_MS
@@ -54,7 +54,7 @@ async def test_what_is_exported_is_imported_again(seed, world):
     lines = lines_of(world.store.pairs())
     fresh = World()
     importer = await Importer.begin(fresh.store, START_MS)
-    await importer.take_all(lines)
+    await import_all([importer], lines)
     assert problems_in(fresh.store.pairs()) == []
     await fresh.start()
     assert lines_of(fresh.store.pairs()) == lines
@@ -69,7 +69,7 @@ async def test_messages_that_say_their_partition_make_those_in_front_of_it(world
     await world.broker.stop()
     line = orjson.dumps({"topic": "t", "id": "3-7", "state": "waiting", "published_at": START_MS, "text": "x"})
     importer = await Importer.begin(world.store, START_MS)
-    await importer.take_all([line])
+    await import_all([importer], [line])
     assert problems_in(world.store.pairs()) == []
     await world.start()
     assert partitions_of(world) == [0, 1, 2, 3]
@@ -81,7 +81,7 @@ async def test_there_are_no_more_partitions_than_a_topic_may_have(world):
     line = orjson.dumps({"topic": "t", "id": "1024-7", "state": "waiting", "published_at": START_MS, "text": "x"})
     importer = await Importer.begin(MemoryStore(), START_MS)
     with pytest.raises(InvalidLineError, match="1024 partitions"):
-        await importer.take_all([line])
+        await import_all([importer], [line])
 
 
 async def test_a_partition_that_is_missing_is_found(world):

@@ -5,24 +5,25 @@
     end                       one batch: names, settings, groups, heads, cursors, schedules; PURGE is deleted
 
 If an import aborts at any point, for example because a line is invalid, no topic is visible, and the next startup of
-the broker removes what was written. Importing a file twice is refused at the first line, because its topic exists.
+the broker removes what was written. Importing a file twice is refused at the first line, because its topic exists. With
+shards, there is an importer for each, and their ends come one after the other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from miniqueue.broker.stored import opening
+from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.process.escaping import escape
 from miniqueue.storage.format import keys, schedules, values
 from miniqueue.storage.port import Store
 from miniqueue.tools.importing.group import Batch
+from miniqueue.tools.importing.line import Line, decode, shard_of
 from miniqueue.tools.importing.topic import TopicImport
-from miniqueue.tools.lines import delayed as delayed_lines
-from miniqueue.tools.lines import groups as group_lines
-from miniqueue.tools.lines import schedules as schedule_lines
-from miniqueue.tools.lines import settings as settings_lines
-from miniqueue.tools.lines.messages import decode
+from miniqueue.tools.lines.delayed import StoredDelayed
+from miniqueue.tools.lines.groups import StoredGroups
 from miniqueue.tools.lines.schedules import StoredSchedule
+from miniqueue.tools.lines.settings import StoredSettings
 
 #: Size of the lines whose messages become one batch; memory use is not much larger.
 BATCH_BYTES = 1 << 20
@@ -50,43 +51,37 @@ class Importer:
         """Read the existing topics and schedules of a store; raise StorageError."""
         return cls(store, await opening.read_content(store, {}, 0), now_ms)
 
-    async def take_all(self, lines: Iterable[bytes]) -> tuple[int, int]:
-        """Import every line that is not blank; return the numbers of messages and of topics.
+    @property
+    def message_count(self) -> int:
+        """Number of messages so far."""
+        return sum(topic.message_count for topic in self._topics.values())
 
-        Raises:
-          InvalidLineError: a line is invalid; the text has its number; nothing was imported.
-          StorageError: the store failed; everything was imported, or nothing.
-        """
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                self._take(number, line)
-                if self._line_bytes >= BATCH_BYTES:
-                    await self._write()
-        await self._finish()
-        return sum(topic.message_count for topic in self._topics.values()), len(self._topics)
+    @property
+    def topic_count(self) -> int:
+        """Number of topics so far."""
+        return len(self._topics)
 
-    def _take(self, number: int, line: bytes) -> None:
-        try:
-            if (schedule := schedule_lines.decode(line)) is not None:
-                self._take_schedule(schedule, len(line))
-                return
-            if (settings := settings_lines.decode(line)) is not None:
-                topic = self._topic(settings.topic)
-                topic.configure(settings.settings)
-            elif (groups := group_lines.decode(line)) is not None:
-                topic = self._topic(groups.topic)
-                topic.read_by(groups.names)
-            elif (delayed := delayed_lines.decode(line)) is not None:
-                topic = self._topic(delayed.topic)
-                topic.delay(delayed, self._batch)
-            else:
-                message = decode(line)
-                topic = self._topic(message.topic)
-                topic.take(message, self._batch)
-        except InvalidLineError as exc:
-            raise InvalidLineError(f"line {number}: {exc}; nothing was imported") from exc
+    def take(self, line: Line, line_bytes: int) -> None:
+        """Take a line of this length; raise InvalidLineError."""
+        if isinstance(line, StoredSchedule):
+            self._take_schedule(line, line_bytes)
+            return
+        topic = self._topic(line.topic)
+        if isinstance(line, StoredSettings):
+            topic.configure(line.settings)
+        elif isinstance(line, StoredGroups):
+            topic.read_by(line.names)
+        elif isinstance(line, StoredDelayed):
+            topic.delay(line, self._batch)
+        else:
+            topic.take(line, self._batch)
         self._begun[topic] = None
-        self._line_bytes += len(line)
+        self._line_bytes += line_bytes
+
+    async def write_if_large(self) -> None:
+        """Write what was taken, if it is a whole batch; raise StorageError."""
+        if self._line_bytes >= BATCH_BYTES:
+            await self._write()
 
     def _take_schedule(self, stored: StoredSchedule, line_bytes: int) -> None:
         if stored.name in self._schedules:
@@ -108,7 +103,8 @@ class Importer:
         self._batch[keys.purge(topic.topic_id)] = b""
         return topic
 
-    async def _finish(self) -> None:
+    async def finish(self) -> None:
+        """Write the rest, and make the topics visible; raise StorageError: they all are, or none is."""
         for name, stored in self._schedules.items():
             if stored is not None:
                 self._batch[schedules.tick(name)] = values.encode_number(stored.next_at_ms)
@@ -126,3 +122,30 @@ class Importer:
         self._begun.clear()
         self._line_bytes = 0
         await self._store.write(batch)
+
+
+async def import_all(importers: Sequence[Importer], lines: Iterable[bytes]) -> tuple[int, int]:
+    """Import every line that is not blank; return the numbers of messages and of topics.
+
+    Args:
+      importers: one for each shard, in their order; the only one for the store of one process.
+      lines: the lines.
+
+    Raises:
+      InvalidLineError: a line is invalid; the text has its number; nothing was imported.
+      StorageError: a store failed; into each store everything was imported, or nothing.
+    """
+    placing = Placing(0, len(importers))
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            line = decode(text)
+            importer = importers[shard_of(line, placing)]
+            importer.take(line, len(text))
+        except InvalidLineError as exc:
+            raise InvalidLineError(f"line {number}: {exc}; nothing was imported") from exc
+        await importer.write_if_large()
+    for importer in importers:
+        await importer.finish()
+    return sum(each.message_count for each in importers), sum(each.topic_count for each in importers)

@@ -16,7 +16,7 @@ from miniqueue.core.settings.schedule import Schedule
 from miniqueue.core.settings.schema import ANY_SCHEMA_WEIGHT
 from miniqueue.errors.requests import InvalidSettingError, NoValidatorError, SchemaError
 from miniqueue.storage.memory import MemoryStore
-from miniqueue.tools.importing.importer import Importer
+from miniqueue.tools.importing.importer import Importer, import_all
 from tests.broker.leases.test_request_reply import Requester, received
 from tests.broker.support import World
 from tests.fakes import START_MS, ManualClock, broker_on, settle_down
@@ -189,7 +189,7 @@ async def test_imported_messages_are_not_checked():
     store = MemoryStore()
     importer = await Importer.begin(store, START_MS)
     lines = [b'{"topic":"t","settings":{"schema":{"type":"object"}}}\n', b'{"topic":"t","text":"x"}\n']
-    assert (await importer.take_all(lines))[0] == 1
+    assert (await import_all([importer], lines))[0] == 1
     broker = broker_on(store, ManualClock())
     await broker.start()
     assert broker.stats()[b"t"].ready == 1

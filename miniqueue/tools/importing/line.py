@@ -1,0 +1,42 @@
+"""One line of an export, of whatever kind, and the topic to which it belongs."""
+
+from typing import TypeAlias
+
+from miniqueue.core.settings.placing import Placing
+from miniqueue.errors import InvalidLineError
+from miniqueue.server.process.escaping import escape
+from miniqueue.tools.lines import delayed, groups, messages, schedules, settings
+from miniqueue.tools.lines.delayed import StoredDelayed
+from miniqueue.tools.lines.groups import StoredGroups
+from miniqueue.tools.lines.messages import StoredMessage
+from miniqueue.tools.lines.schedules import StoredSchedule
+from miniqueue.tools.lines.settings import StoredSettings
+
+Line: TypeAlias = StoredSchedule | StoredSettings | StoredGroups | StoredDelayed | StoredMessage
+
+
+def decode(line: bytes) -> Line:
+    """Parse a line; raise InvalidLineError."""
+    return (
+        schedules.decode(line)
+        or settings.decode(line)
+        or groups.decode(line)
+        or delayed.decode(line)
+        or messages.decode(line)
+    )
+
+
+def shard_of(line: Line, placing: Placing) -> int:
+    """Return the shard to which a line belongs; raise InvalidLineError if its topics are in different shards."""
+    if placing.shard_count == 1:
+        return 0
+    topic = line.schedule.topic if isinstance(line, StoredSchedule) else line.topic
+    shard = placing.shard_of(topic)
+    if isinstance(line, StoredSettings):
+        dead = line.settings.dead_letters_of(topic)
+        if placing.shard_of(dead) != shard:
+            raise InvalidLineError(
+                f"topic {escape(topic.decode())} and its dead_letter_topic {escape(dead.decode())} are in different "
+                "shards; topics with equal tags, such as {a}.x and {a}.y, are together"
+            )
+    return shard
