@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from miniqueue.broker.acts.acts import Acts
 from miniqueue.broker.acts.by_filter import ActsByFilter
@@ -64,6 +65,10 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Position, Snapshot, Store, Writes
 
+if TYPE_CHECKING:
+    from miniqueue.broker.inbox.inbox import Inbox
+    from miniqueue.broker.outbox.outbox import Outbox
+
 
 class Broker:
     """Topics on a store.
@@ -100,7 +105,10 @@ class Broker:
       by_id: deletes or moves one message, which an administrator has chosen.
       by_filter: deletes or moves all messages that a filter selects.
       tasks: the same, without a client that waits, and over restarts.
+      inbox: adds messages that come from other shards; None if there are no shards.
     """
+
+    inbox: "Inbox | None" = None
 
     def __init__(
         self,
@@ -175,6 +183,7 @@ class Broker:
         memory.measure(Purpose.COMMITS, lambda: engine.journal.committer.waiting_bytes)
         memory.measure(Purpose.DEDUP_IDS, lambda: self._publisher.duplicates.size_bytes)
         memory.measure(Purpose.REQUESTS, lambda: self.requests.size_bytes)
+        memory.measure(Purpose.OUTBOX, lambda: 0 if self.outbox is None else self.outbox.size_bytes)
 
     def _connect(self) -> None:
         """Connect the handlers of all events, which are called in this order."""
@@ -192,6 +201,7 @@ class Broker:
                 self.members.restored,
                 self.tasks.restored,
                 self.several.restored,
+                self._restored_transfers,
             ],
             changed=[
                 engine.limits.changed,
@@ -222,7 +232,23 @@ class Broker:
 
     def place(self, placing: Placing) -> None:
         """Make this broker one shard of several, before it starts: it creates no topics of others."""
-        self._engine.topics.placing = placing
+        from miniqueue.broker.inbox.inbox import Inbox  # noqa: PLC0415 - only with shards
+        from miniqueue.broker.outbox.outbox import Outbox  # noqa: PLC0415 - the same
+
+        engine = self._engine
+        engine.topics.placing = placing
+        outbox = engine.topics.outbox = Outbox(engine.journal, engine.clock, placing.shard_of)
+        self.inbox = Inbox(engine, outbox)
+
+    @property
+    def outbox(self) -> "Outbox | None":
+        """The messages on their way to topics of other shards; None if there are no shards."""
+        return self._engine.topics.outbox
+
+    def _restored_transfers(self, content: StoreContent) -> None:
+        if self.outbox is not None and self.inbox is not None:
+            self.outbox.restored(content)
+            self.inbox.restored(content)
 
     def spread_of(self, name: bytes) -> int:
         """Return over how many parts a topic is spread, 0 for others; see `Topics.spread_of`.

@@ -69,6 +69,8 @@ def _check(directory: Path, placing: Placing) -> int:
     for topic in audit.topics.values():
         if not placing.has(topic.name):
             audit.problems.add(f"topic {escape(topic.name)} belongs in shard {placing.shard_of(topic.name)}")
+    for name in sorted(filter(placing.has, audit.transfers.topics)):
+        audit.problems.add(f"topic {escape(name)} is in this shard, but messages are on their way to it")
     for line in report(audit, torn, doubt):
         print(line)
     return audit.problems.count

@@ -38,8 +38,8 @@ then the content of the new store, as check does.
 
 Exit codes: 0 done; 65 the old store is damaged, or it is no store; 71 the new directory
 cannot be written; 73 it is not empty, or a broker has the old store open; 78 a flag is
-invalid, or topics that belong together would be in different shards. If it is not done,
-there is no new store.
+invalid, or messages are on their way between the old shards. If it is not done, there is no
+new store.
 """
 #: How often the progress is printed.
 _INTERVAL_SECONDS = 10.0

@@ -13,6 +13,7 @@ from zlib import crc32
 from miniqueue.core.cursor.cursor import CursorState
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.log.delayed import Delayed, DelaysState
+from miniqueue.core.log.transfer import KINDS, Received, Transfer
 from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes, Origin
 from miniqueue.core.message.lanes import Priority
@@ -21,7 +22,7 @@ from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError
-from miniqueue.storage.format import delays, keys, log_ends, schedules, tasks, values
+from miniqueue.storage.format import delays, keys, log_ends, schedules, tasks, transfers, values
 from miniqueue.storage.format.keys import Parts, Space
 from tests.fuzz.engine import Target, attempt, chance_of
 from tests.fuzz.pieces import number, payload, some
@@ -69,6 +70,17 @@ def _schedule(chance: Random) -> Schedule:
     )
     missed, until_ms = chance.choice(list(Missed)), chance.choice((None, number(chance, 62)))
     return Schedule(b"letters", payload(chance), **rule, missed=missed, options=options, until_ms=until_ms)
+
+
+def _transfer(chance: Random) -> Transfer:
+    kind, at_ms, seq = chance.choice([*KINDS.values()]), number(chance, 62), number(chance, 62)
+    contents = payload(chance), payload(chance)
+    return Transfer(b"there", kind, chance.random() < 0.5, "ada", at_ms, 0, b"0 here.dlq", seq, *contents)
+
+
+def _received(chance: Random) -> Received:
+    last_number = number(chance, 64)
+    return Received(last_number, frozenset(n for n in some(chance, range(9), 3) if n < last_number))
 
 
 _KINDS = (
@@ -122,18 +134,22 @@ _KINDS = (
         lambda chance: {n: number(chance, 64) for n in range(chance.randint(1, 4))},
     ),
     _Kind(tasks.encode_task, tasks.decode_task, lambda chance: {"number": number(chance, 63), "name": None}),
+    _Kind(transfers.encode_transfer, transfers.decode_transfer, _transfer),
+    _Kind(transfers.encode_received, transfers.decode_received, _received),
     _Kind(schedules.encode_schedule, schedules.decode_schedule, _schedule),
 )
 #: All there are, also those of which no kind is made.
 _DECODERS = tuple(
     partial(decode, _FIRST_SEQ) if decode in (values.decode_chunk, values.decode_extent) else decode
-    for module in (values, delays, log_ends, log_ends, schedules, tasks)
+    for module in (values, delays, log_ends, log_ends, schedules, tasks, transfers)
     for name, decode in vars(module).items()
     if name.startswith("decode_")
 )
 #: What makes the key of each space, of those whose key has parts.
 _KEYS: dict[Space, Callable[[Parts], bytes]] = {
     Space.TASK: lambda parts: tasks.task(parts.order),
+    Space.OUTBOX: lambda parts: transfers.outbox(parts.order),
+    Space.RECEIVED: lambda parts: transfers.received(parts.order & (1 << 32) - 1),
     Space.PURGE: lambda parts: keys.purge(parts.topic_id),
     Space.CURSOR: lambda parts: keys.cursor(parts.topic_id, parts.partition, parts.group),
     Space.BITMAP: lambda parts: keys.bitmap(parts.topic_id, parts.partition, parts.group, parts.order),

@@ -22,6 +22,7 @@ import asyncio
 from asyncio import sleep
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from miniqueue.broker.consume.consumer import Consumer
@@ -40,8 +41,8 @@ from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.lanes import lane, priority_of
 from miniqueue.core.message.names import check_topic
 from miniqueue.core.message.parts import beside
-from miniqueue.errors import MiniqueueError, RequestError, TopicFullError
-from miniqueue.errors.requests import PausedError, UnknownTopicError
+from miniqueue.errors import LimitReachedError, MiniqueueError, RequestError, TopicFullError
+from miniqueue.errors.requests import CrossShardError, PausedError, UnknownTopicError
 
 #: Maximum number of messages that one commit moves.
 MAX_PAGE_MESSAGES = 1000
@@ -58,6 +59,7 @@ class DeadLetter(NamedTuple):
       group: the group that dead-lettered it; None if it is to be for all groups.
       attributes: its attributes after the move.
       content: the message to be added.
+      letter: the encoded attributes that it has now.
     """
 
     receipt: int
@@ -67,6 +69,7 @@ class DeadLetter(NamedTuple):
     group: bytes | None
     attributes: Attributes
     content: NewMessage
+    letter: bytes
 
     def to(self, name: bytes | None) -> "DeadLetter":
         """Return this message as one for another topic, for all its groups; None leaves it as it is."""
@@ -117,7 +120,7 @@ async def redrive(
 
     A redrive ends early, with an error in the result, if a destination topic cannot be created, is full, or is paused;
     if the dead-letter topic is paused; or if the store fails. Redriven messages never evict messages of a destination
-    topic, whatever its limit policy.
+    topic, whatever its limit policy. Messages for a topic of another shard are moved once they are in the outbox.
 
     Args:
       engine: provides the topics, and commits each page.
@@ -169,8 +172,8 @@ def check_destination(engine: Engine, name: bytes, target: bytes) -> None:
     if check_topic(target) == name:
         raise RequestError("messages cannot be moved to the topic that they are in")
     existing = engine.topics.by_name.get(target)
-    if existing is None or existing.id is None:
-        engine.topics.check_name(target)
+    if existing is None or existing.id is None or existing.settings.spread:
+        engine.topics.check_destination(target)
 
 
 async def _ready(engine: Engine, name: bytes) -> tuple[Topic, int]:
@@ -246,6 +249,12 @@ def move_back(
         pass_over([message.receipt for message in without_origin])
     for name, messages in by_name.items():
         assert name is not None  # None was removed above
+        if engine.topics.is_elsewhere(name):
+            count, error = _send(engine, source, name, messages, leave)
+            moved_count += count
+            if error is not None:
+                return moved_count, error
+            continue
         groups = _groups(engine, name, messages)
         remaining = _for_existing_groups(pass_over, messages, groups)
         while remaining:
@@ -256,12 +265,44 @@ def move_back(
             moved_count += len(fitting)
             leave([message.receipt for message in fitting])
             positions = move.add(engine, topic, [message.content for message in fitting])
-            if source.trace is not None:
-                for message, position in zip(fitting, positions, strict=True):
-                    group = message.group or b""
-                    source.trace.moved(Kind.REDRIVEN, message.partition, [message.seq], [position], name, group)
+            _note(source, fitting, positions, name)
             remaining = remaining[len(fitting) :]
     return moved_count, None
+
+
+def _send(
+    engine: Engine, source: Topic, name: bytes, messages: list[DeadLetter], leave: Callable[[Sequence[int]], None]
+) -> tuple[int, MiniqueueError | None]:
+    """Move messages to a topic of another shard, through the outbox; return as `move_back`.
+
+    The other shard finds out whether their group exists; if not, it sends them back.
+    """
+    outbox = engine.topics.outbox
+    if outbox is None:
+        return 0, CrossShardError(name)
+    sizes_bytes = [message.content.size_bytes for message in messages]
+    owner, moved_count = engine.topics.owner_of_new(None), 0
+    fitting = messages[: outbox.fitting_count(name, sizes_bytes)]
+    leave([message.receipt for message in fitting])
+    for is_home, some in groupby(fitting, lambda message: message.group is not None):
+        sent = list(some)
+        moved_count += len(sent)
+        contents = [message.content._replace(attributes=message.letter) for message in sent]
+        _note(source, sent, move.send(engine, name, contents, Kind.REDRIVEN, owner, is_home=is_home), name)
+    if len(fitting) < len(messages):
+        try:
+            outbox.admit(name)
+        except LimitReachedError as exc:
+            return moved_count, exc.detached()
+    return moved_count, None
+
+
+def _note(source: Topic, messages: list[DeadLetter], positions: list[tuple[int, int]], name: bytes) -> None:
+    """Record the new positions of messages, if the topic is traced."""
+    if source.trace is not None:
+        for message, position in zip(messages, positions, strict=True):
+            group = message.group or b""
+            source.trace.moved(Kind.REDRIVEN, message.partition, [message.seq], [position], name, group)
 
 
 def _for_existing_groups(
@@ -339,6 +380,6 @@ def dead_letter(position: tuple[int, int, int], payload: bytes, extra: bytes, so
     # Without its unique key, because another message may have that key in the destination topic.
     kept = described._replace(origin=None, unique_key=b"", only_for=b"", failure=b"")
     if origin is None:
-        return DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source))
+        return DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source), extra)
     content = NewMessage(payload, kept.encode(), lane(0, priority_of(origin.partition)), source)
-    return DeadLetter(*position, origin.topic, origin.group, kept, content)
+    return DeadLetter(*position, origin.topic, origin.group, kept, content, extra)

@@ -46,7 +46,8 @@ EXPIRED = b"expired"
 LIMIT = b"limit"
 #: Causes of a return that count as failures for the delay of the retry policy.
 _FAILURES = ("nacks", "timeouts")
-
+#: The lane and the number of each message.
+_Positions = list[tuple[int, int]]
 
 _policy = attrgetter("policy")
 
@@ -107,8 +108,8 @@ def dead_letter_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease:
     letters = [record for record in own if not _is_dead_letter(record)]
     cursor.drop(lease, moved_count=len(letters))
     contents = [_letter(engine, topic, cursor, record, LIMIT) for record in letters]
-    name = topic.settings.dead_letters_of(topic.name)
-    _note(cursor, letters, move.push(engine, name, contents), name)
+    name, owner = topic.settings.dead_letters_of(topic.name), topic.settings.owner or ""
+    _note(cursor, letters, move.push(engine, name, contents, owner), name)
     _report(engine, topic, cursor, letters, LIMIT)
 
 
@@ -132,16 +133,26 @@ def _dead_letter(
     if any(map(_is_dead_letter, records)):
         return False
     contents = [_letter(engine, topic, cursor, record, reason) for record in records]
+    name = topic.settings.dead_letters_of(topic.name)
+    owner = topic.settings.owner or ""  # the consumer whose act this is may be another user
     try:
-        name = topic.settings.dead_letters_of(topic.name)
-        owner = topic.settings.owner or ""  # the consumer whose act this is may be another user
-        dead = move.room(engine, name, contents, policies=(LimitPolicy.DROP_OLDEST,), owner=owner)
+        add = _adding(engine, name, contents, owner)
     except (InvalidTopicError, LimitReachedError):
         return False
     leave()
-    _note(cursor, records, move.add(engine, dead, contents), dead.name)
+    _note(cursor, records, add(), name)
     _report(engine, topic, cursor, records, reason)
     return True
+
+
+def _adding(engine: Engine, name: bytes, contents: list[NewMessage], owner: str) -> Callable[[], _Positions]:
+    """Return what adds dead letters to a topic, if there is room for them; raises as `move.room`."""
+    outbox = engine.topics.outbox
+    if outbox is not None and engine.topics.is_elsewhere(name):
+        outbox.admit(name)
+        return partial(move.send, engine, name, contents, Kind.DEAD_LETTERED, owner)
+    dead = move.room(engine, name, contents, policies=(LimitPolicy.DROP_OLDEST,), owner=owner)
+    return partial(move.add, engine, dead, contents)
 
 
 def _letter(engine: Engine, topic: Topic, cursor: GroupCursor, record: Record, reason: bytes) -> NewMessage:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.engine import lanes
@@ -24,6 +25,9 @@ from miniqueue.errors import InvalidTopicError, LimitReachedError
 from miniqueue.errors.requests import CrossShardError
 from miniqueue.storage.format import keys, values
 
+if TYPE_CHECKING:
+    from miniqueue.broker.outbox.outbox import Outbox
+
 
 class Topics:
     """Creates and removes topics.
@@ -40,6 +44,7 @@ class Topics:
       placing: the place of this broker among the shards; it has no topics of others.
       spread: the number of parts of each spread topic, by its name. Every shard has the topic itself, which is empty:
         it only has the settings, those of all parts together.
+      outbox: the messages on their way to topics of other shards; None: there are no other shards.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Topics:
         self.defaults = NO_DEFAULTS
         self.placing = WHOLE
         self.spread: dict[bytes, int] = {}
+        self.outbox: Outbox | None = None
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
@@ -94,6 +100,20 @@ class Topics:
             self.spread[topic.name] = topic.settings.spread
         elif self.spread:
             self.spread.pop(topic.name, None)
+
+    def check_destination(self, name: bytes) -> None:
+        """Raise InvalidTopicError, or CrossShardError, unless messages can be moved to a topic, here or elsewhere.
+
+        They cannot be moved to a spread topic.
+        """
+        if self.outbox is None:
+            self.check_name(name)
+        if self.spread_of(check_new_topic(name)):
+            raise CrossShardError(name)
+
+    def is_elsewhere(self, name: bytes) -> bool:
+        """Return whether another shard has the topic `name`."""
+        return not self.placing.has(name)
 
     def find(self, name: bytes) -> Topic | None:
         """Return the topic `name` if it exists, else None."""

@@ -58,6 +58,7 @@ class Purpose(StrEnum):
     INPUT = "input"
     LEASES = "leases"
     OTHER = "other"
+    OUTBOX = "outbox"
     OUTPUT = "output"
     REQUESTS = "requests"
     TOPICS = "topics"

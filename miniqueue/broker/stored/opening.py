@@ -50,7 +50,8 @@ _DAMAGE = (CorruptionError, FormatVersionError)
 class StoreContent(NamedTuple):
     """What the broker keeps in memory of a store, without messages.
 
-    `ticks` is the next tick of each schedule, `tasks` are the members of each task by its number.
+    `ticks` is the next tick of each schedule, `tasks` are the members of each task by its number, `transfers` the pairs
+    of the messages on their way to other shards, in key order.
     """
 
     topics: list[Topic]
@@ -60,6 +61,7 @@ class StoreContent(NamedTuple):
     unpurged_groups: list[tuple[Topic, int]]
     traces: dict[int, TraceState]
     tasks: dict[int, dict[str, Any]]
+    transfers: list[tuple[bytes, bytes]]
 
 
 #: Topic id and number of a partition.
@@ -118,6 +120,7 @@ async def read_content(
         unpurged_groups=[(ids[topic.id], group_id) for topic in stored for group_id in topic.unpurged_group_ids],
         traces={topic.id: topic.traces for topic in stored if topic.traces is not None},
         tasks={tasks.number_of(key): tasks.decode_task(value) for key, value in state.between(tasks.tasks())},
+        transfers=list(state.between(keys.transfers())),
     )
 
 

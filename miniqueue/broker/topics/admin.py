@@ -218,7 +218,7 @@ class TopicAdmin:
         """
         name, schema = wanted.dead_letter_topic, wanted.schema
         if name is not None and name != current.dead_letter_topic:
-            self._topics.check_name(name.encode())
+            self._topics.check_destination(name.encode())
         if schema is not None and schema != current.schema:
             self._engine.schemas.check_setting(schema)
 

@@ -35,7 +35,10 @@ _DONE_BY = frozenset({Kind.PUBLISHED, Kind.SCHEDULED, Kind.CANCELLED, Kind.RESCH
 
 
 class TracePosition(NamedTuple):
-    """Where a message is, or was; a delayed message has a `due_at_ms`, and its `seq` is its serial number."""
+    """Where a message is, or was; a delayed message has a `due_at_ms`, and its `seq` is its serial number.
+
+    If `seq` is -1, the message went to a topic of another shard, which gave it a number later.
+    """
 
     topic: bytes
     partition: int
@@ -44,7 +47,9 @@ class TracePosition(NamedTuple):
 
     @property
     def message_id(self) -> bytes:
-        """The id of the message in this topic."""
+        """The id of the message in this topic; empty if it is not known."""
+        if self.seq < 0:
+            return b""
         if self.due_at_ms:
             return bytes(DelayedId(self.partition, self.due_at_ms, self.seq))
         return format_message_id(self.partition, self.seq)

@@ -65,6 +65,20 @@ BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
         note="As of the last check; not present with `-storage memory`.",
     ),
     MetricRow(
+        "outbox_messages",
+        "gauge",
+        "Messages on their way to topics of other shards.",
+        lambda broker: None if broker.outbox is None else len(broker.outbox),
+        note="Only [with shards](shards.md#between-shards).",
+    ),
+    MetricRow(
+        "outbox_oldest_seconds",
+        "gauge",
+        "How long the oldest of them has waited.",
+        lambda broker: None if broker.outbox is None else broker.outbox.oldest_seconds,
+        note="0 if there is none; it grows while a topic refuses messages, or its shard does not answer.",
+    ),
+    MetricRow(
         "build_info",
         "info",
         "Version of the running program.",

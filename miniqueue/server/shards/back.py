@@ -2,6 +2,7 @@
 
 the first line ─▶ introduction ─┬─ resp ─▶ a RESP connection of the client
 ├─ http ─▶ a request
+├─ transfers ─▶ messages for topics of this shard
 └─ ping ─▶ an echo
 """
 
@@ -13,10 +14,12 @@ from typing import cast
 import hiredis
 import structlog
 
+from miniqueue.broker.inbox.inbox import Inbox
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
 from miniqueue.server.shards.links.introduction import MAX_LINE_BYTES, Introduction, parse_introduction
 from miniqueue.server.shards.resp.linked import LinkedConnection
+from miniqueue.server.shards.transfers.arriving import Arriving
 from miniqueue.wire.resp_replies import bulk
 
 log = structlog.get_logger()
@@ -29,14 +32,20 @@ class Back:
       resp: has the RESP connections of linked clients.
       serve: returns the protocol that serves a request of HTTP.
       take: gets the number of another shard, and what it tells.
+      inbox: adds messages that come from other shards.
     """
 
     def __init__(
-        self, resp: RespServer, serve: Callable[[], asyncio.Protocol], take: Callable[[str, bytes], None]
+        self,
+        resp: RespServer,
+        serve: Callable[[], asyncio.Protocol],
+        take: Callable[[str, bytes], None],
+        inbox: Inbox,
     ) -> None:
         self._resp = resp
         self._serve = serve
         self._take = take
+        self._inbox = inbox
 
     def __call__(self) -> asyncio.Protocol:
         """Make the protocol object of a new link."""
@@ -48,6 +57,8 @@ class Back:
                 return LinkedConnection(self._resp.shared, introduction)
             case "http":
                 return self._serve()
+            case "transfers":
+                return Arriving(self._inbox, int(introduction.name))
             case "ping":
                 return _Answerer(partial(self._take, introduction.name))
         raise ProtocolError(f"a link of the unknown kind '{introduction.kind}'")

@@ -38,6 +38,8 @@ from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
+from miniqueue.server.shards.transfers.carrier import Carrier
+from miniqueue.server.shards.transfers.sending import Sending
 
 if TYPE_CHECKING:
     from miniqueue.server.dashboard.app import Sharing
@@ -124,7 +126,10 @@ class Shard:
         self.peers.held = held.own
         sign_in = resp.shared.sign_in
         self._serving = Serving(apps, broker.memory) if sign_in is None else Serving(apps, broker.memory, sign_in.named)
-        back = Back(resp, self._serving, held.take)
+        assert broker.outbox is not None  # it is one of several
+        assert broker.inbox is not None  # the same
+        self._carrier = Carrier(broker.outbox, Sending(self.peers))
+        back = Back(resp, self._serving, held.take, broker.inbox)
         loop = asyncio.get_running_loop()
         if isinstance(loop, AcceptingLoop):
             loop.admit_to_reserve(self._back)  # when clients have used up all descriptors, the others must hear of it
@@ -179,5 +184,7 @@ class Shard:
         return Owners(self._tunnels, self.placing, broker.memory, port)
 
     async def watch(self) -> None:
-        """Watch the other shards, until cancelled."""
-        await self.peers.watch()
+        """Watch the other shards, and carry messages to them, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.peers.watch())
+            group.create_task(self._carrier.run(self.peers.others()))

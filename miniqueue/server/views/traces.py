@@ -37,6 +37,8 @@ def _words(step: Step) -> dict[replies.Value, replies.Value]:
         "reason": step.reason,
     }
     if step.other is not None:
-        other: dict[replies.Value, replies.Value] = {"topic": whole_of(step.other.topic), "id": step.other.message_id}
+        other: dict[replies.Value, replies.Value] = {"topic": whole_of(step.other.topic)}
+        if step.other.message_id:
+            other["id"] = step.other.message_id
         words["from" if step.event in ORIGINS else "to"] = other
     return {name: value for name, value in words.items() if value != b""}

@@ -6,6 +6,9 @@
     PURGE       = 0x04 topic:8                   value: empty; a deleted topic with keys
     TICK        = 0x05 name                      value: when the schedule of this name next publishes
     TASK        = 0x06 number:8                  value: an act on many messages, and how far it has come
+    OUTBOX      = 0x07 number:8                  value: a message on its way to a topic of another shard
+    SENT        = 0x08                           value: the highest number of such a message that was used
+    RECEIVED    = 0x09 shard:4                   value: which of them have arrived from another shard
     HEAD        = 0x10 topic:8 partition:4                                value: next sequence number
     CURSOR      = 0x11 topic:8 partition:4 group:4                        value: CursorState
     BITMAP      = 0x12 topic:8 partition:4 group:4 reserved:1 first_seq:8 value: settled bits of a chunk
@@ -33,8 +36,8 @@ partition number (`core.message.lanes`). HEAD is written with CURSOR; all chunks
 exist, and the last of them states the next number. A store that was created in format 1 can have a key 0x01, COMMIT,
 with the number of the last commit; it is never read.
 
-`delays`, `dedup`, `groups`, `log_ends`, `schedules`, `tasks`, and `trace_keys` make the keys of those spaces, with the
-layouts that are defined here.
+`delays`, `dedup`, `groups`, `log_ends`, `schedules`, `tasks`, `trace_keys`, and `transfers` make the keys of those
+spaces, with the layouts that are defined here.
 
 To change the grammar: raise FORMAT_VERSION in `leveldb/marker.py`, keep the old functions for reading, add the step
 that rewrites an old store, and add a golden file of the old format to the tests (docs/storage-format.md).
@@ -57,6 +60,9 @@ class Space(IntEnum):
     PURGE = 0x04
     TICK = 0x05
     TASK = 0x06
+    OUTBOX = 0x07
+    SENT = 0x08
+    RECEIVED = 0x09
     HEAD = 0x10
     CURSOR = 0x11
     BITMAP = 0x12
@@ -84,8 +90,9 @@ class Parts(NamedTuple):
       space: the first byte.
       topic_id, partition, group: numbers of these; of a GROWTH, `partition` is the number of partitions.
       reserved: `RESERVED` in the keys that the broker writes.
-      order: the number of a task; the first sequence number of a bitmap, gap, or chunk; the order of a record; the due
-        time and serial of a delayed message; the commit time and serial of dedup ids; the block and serial of a trace.
+      order: the number of a task or a transfer; the shard of what was received; the first sequence number of a bitmap,
+        gap, or chunk; the order of a record; the due time and serial of a delayed message; the commit time and serial
+        of dedup ids; the block and serial of a trace.
       range_: the range of a record; an unknown number is not refused.
     """
 
@@ -115,8 +122,10 @@ _MAX_128 = (1 << 128) - 1
 TOPIC_LAYOUT: Final = struct.Struct(">BQ")
 #: space topic partition, or space topic partition_count
 PARTITION_LAYOUT: Final = struct.Struct(">BQI")
-#: space number
+#: space number; also of a transfer
 TASK_LAYOUT: Final = struct.Struct(">BQ")
+#: space shard
+SHARD_LAYOUT: Final = struct.Struct(">BI")
 #: space topic partition group
 GROUP_LAYOUT: Final = struct.Struct(">BQII")
 #: space topic time serial
@@ -155,6 +164,11 @@ def space_range(space: Space) -> KeyRange:
 def topic_range(space: Space, topic_id: int) -> KeyRange:
     """Range of all keys of a topic in a space."""
     return TOPIC_LAYOUT.pack(space, topic_id), TOPIC_LAYOUT.pack(space, topic_id + 1)
+
+
+def transfers() -> KeyRange:
+    """Range of the messages on their way to other shards, and of what has arrived from them."""
+    return bytes([Space.OUTBOX]), bytes([Space.RECEIVED + 1])
 
 
 def topic(name: bytes) -> bytes:
@@ -302,6 +316,10 @@ def _parse_task(space: Space, key: bytes) -> Parts:
     return Parts(space, order=TASK_LAYOUT.unpack(key)[1])
 
 
+def _parse_shard(space: Space, key: bytes) -> Parts:
+    return Parts(space, order=SHARD_LAYOUT.unpack(key)[1])
+
+
 def _parse_chunk(space: Space, key: bytes) -> Parts:
     topic_id, partition, reserved, first_seq = _chunk.unpack(key)[1:]
     return Parts(space, topic_id, partition, reserved=reserved, order=first_seq)
@@ -335,10 +353,11 @@ _FIXED = {
     **dict.fromkeys((Space.BITMAP, Space.GAP), _bitmap),
 }
 _PARSERS = {
-    **dict.fromkeys((Space.COMMIT, Space.NEXT_TOPIC), _parse_constant),
+    **dict.fromkeys((Space.COMMIT, Space.NEXT_TOPIC, Space.SENT), _parse_constant),
     **dict.fromkeys((Space.TOPIC, Space.TICK, Space.SCHEDULE), _parse_name),
     **dict.fromkeys(_FIXED, _parse_fixed),
-    Space.TASK: _parse_task,
+    **dict.fromkeys((Space.TASK, Space.OUTBOX), _parse_task),
+    Space.RECEIVED: _parse_shard,
     Space.DEDUP: _parse_commit,
     Space.CHUNK: _parse_chunk,
     Space.RECORD: _parse_record,

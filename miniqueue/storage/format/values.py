@@ -1,7 +1,7 @@
 """Forms of all values in the store, the version and checksum around each value, and most of the parsers.
 
     value   = version:1 body crc:4               crc: CRC-32 (zlib) of all before it; integers are little-endian
-    number  = u64                                NEXT_TOPIC, GAP, TICK
+    number  = u64                                NEXT_TOPIC, GAP, TICK, SENT
     head    = next_seq:8 log_bytes:8             version 1: next_seq:8
     topic   = topic_id:8 created_at_ms:8
     cursor  = acked_count:8 head_seq:8 serial:8 delayed_count:8 dropped_count:8 gone_bytes:8 log_bytes:8 moved_count:8
@@ -27,12 +27,15 @@
               group:2 who:2 number:8 × count, then length:2 × text_count, then the texts
     unique  = expires_at_ms:8
     task    = the members of the task as a JSON object
+    transfer = members_length:4 attributes_length:4, then the members as a JSON object, then the attributes, then the
+              payload
+    received = last_number:8, then missing_number:8 for each, ascending
     schedule = members_length:4 attributes_length:4, then the members as a JSON object, then the attributes, then the
               payload; version 1: without attributes_length and attributes
 
 The value of PURGE and GROUP_PURGE is empty. `core.message.attributes` encodes the attributes of a message; here they
 are bytes, like a payload. A chunk of plain messages costs 26 bytes, and 4 more for each message. `dedup`, `delays`,
-`log_ends`, `schedules`, `tasks`, and `traces` encode and parse those values.
+`log_ends`, `schedules`, `tasks`, `traces`, and `transfers` encode and parse those values.
 
 Every value names its version, so a new form can be read alongside an old form: give it the next number, keep the old
 parser, write only the new form (docs/storage-format.md). The current version of a form is one more than the highest

@@ -110,5 +110,8 @@ _WORDS: Mapping[Space, Callable[[Parts, bytes], str]] = {
     ),
     Space.TICK: lambda _parts, key: f"due time of schedule {escape(schedules.name_of(key))}",
     Space.TASK: lambda parts, _key: f"task {parts.order}",
+    Space.OUTBOX: lambda parts, _key: f"transfer {parts.order} to another shard",
+    Space.SENT: lambda _parts, _key: "highest number of transfers to other shards",
+    Space.RECEIVED: lambda parts, _key: f"transfers received from shard {parts.order}",
     Space.SCHEDULE: lambda _parts, key: f"schedule {escape(schedules.name_of(key))}",
 }

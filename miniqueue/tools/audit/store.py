@@ -23,6 +23,7 @@ from miniqueue.tools.audit.problems import Problems
 from miniqueue.tools.audit.schedules import ScheduleAudit
 from miniqueue.tools.audit.topic import TopicAudit
 from miniqueue.tools.audit.traces import TraceAudit
+from miniqueue.tools.audit.transfers import TransferAudit
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class Audit:
     Attributes:
       problems: the problems so far.
       topics: checks of the topics, by topic id.
+      transfers: check of the messages on their way to other shards.
       pair_count: number of pairs taken.
     """
 
@@ -45,6 +47,7 @@ class Audit:
         self._is_registry_readable = True
         self._purged: set[int] = set()
         self._schedules, self._traces = ScheduleAudit(self.problems), TraceAudit(self.problems)
+        self.transfers = TransferAudit(self.problems)
         self._take: Mapping[Space, Callable[[Parts, bytes, bytes], None]] = {
             Space.COMMIT: lambda _parts, _key, _value: None,
             Space.NEXT_TOPIC: self._take_next_topic,
@@ -66,6 +69,9 @@ class Audit:
             Space.RECORD: self._take_record,
             Space.DELAYED: self._take_delayed,
             Space.TASK: lambda _parts, key, value: self._take_task(key, value),
+            Space.OUTBOX: self.transfers.take_transfer,
+            Space.SENT: lambda _parts, key, value: self.transfers.take_sent(key, value),
+            Space.RECEIVED: lambda _parts, key, value: self.transfers.take_received(key, value),
             Space.SCHEDULE: lambda _parts, key, value: self._schedules.take_schedule(key, value),
             Space.UNIQUE: self._take_unique,
             Space.TRACES: lambda parts, key, value: self._traces.take_state(parts.topic_id, key, value),
@@ -91,6 +97,7 @@ class Audit:
         for topic in self.topics.values():
             topic.finish()
         self._schedules.finish()
+        self.transfers.finish()
         self._traces.finish()
 
     def _decoded(self, decode: Callable[[bytes], T], key: bytes, value: bytes) -> T | None:

@@ -54,7 +54,8 @@ def _moved(content: Content, source: Source, no_topic_id: int) -> Iterator[tuple
             if shard_of_schedule is None:
                 raise CorruptionError(str(Problem(key, "there is no such schedule")))
             yield shard_of_schedule, (key, value)
-        # NEXT_TOPIC is made above, PURGE has no target, COMMIT is never read.
+        # NEXT_TOPIC is made above, PURGE has no target, COMMIT is never read. There is no OUTBOX, so no number of SENT
+        # is needed, nor of RECEIVED.
 
 
 def _target_of(source: Source, topic_id: int, key: bytes) -> Target:

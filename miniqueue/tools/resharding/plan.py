@@ -4,6 +4,7 @@
     schedule            the shard of its topic
     task                the shard of its topic; if its number is one that another shard gives, with the next number
     deleted topics      nowhere
+    what has arrived    nowhere: no message is on its way between shards, and numbers of messages begin again
 
 Topics keep their order: ids grow with the number of the old shard, then with the old id.
 """
@@ -11,7 +12,7 @@ Topics keep their order: ids grow with the number of the old shard, then with th
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from miniqueue.broker.acts.task import Status, Task, of_members
+from miniqueue.broker.acts.task import Task, of_members
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import ConfigError, CorruptionError
 from miniqueue.server.process.escaping import escape
@@ -79,7 +80,7 @@ def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
     """Return where the content of all stores of a broker goes if it has `shard_count` shards.
 
     Raises:
-      ConfigError: what is together now would be in different shards, or the reverse; with each reason.
+      ConfigError: messages are on their way between shards, or two schedules would be one; with each reason.
       CorruptionError, FormatVersionError: a value cannot be read, or a topic is in two stores.
     """
     placing = Placing(0, shard_count)
@@ -97,9 +98,8 @@ def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
             targets[topic_id] = Target(placing.shard_of(name), next_id)
             next_id += 1
         topics.append(targets)
-        reasons += _divided_dead_letters(content, names, placing)
+        reasons += _on_their_way(number, content)
     stored_tasks = [_tasks_of(content) for content in contents]
-    reasons += [reason for of_one in stored_tasks for reason in _divided_redrives(of_one, placing)]
     stored_schedules = [_schedules_of(content, placing) for content in contents]
     reasons += _equal_schedules(stored_schedules)
     if reasons:
@@ -135,32 +135,14 @@ def _schedules_of(content: Content, placing: Placing) -> dict[bytes, int]:
     }
 
 
-def _divided_dead_letters(content: Content, names: Mapping[int, bytes], placing: Placing) -> Iterator[str]:
-    """Yield why topics cannot be in another shard than the topic of their dead letters."""
-    for key, value in content.pairs_of(keys.space_range(Space.SETTINGS)):
-        name = names.get(keys.parse(key).topic_id)
-        if name is None:  # it is deleted
-            continue
-        dead = values.decode_settings(value).dead_letters_of(name)
-        if placing.shard_of(dead) != placing.shard_of(name):
-            yield (
-                f"topic {escape(name)} and its dead_letter_topic {escape(dead)} would be in different shards; before, "
-                "start a broker on the old store and set another dead_letter_topic; topics with equal tags, such as "
-                "{a}.x and {a}.y, are together"
-            )
-
-
-def _divided_redrives(stored: Mapping[int, Task], placing: Placing) -> Iterator[str]:
-    """Yield why tasks that run cannot be in another shard than the topic to which they redrive."""
-    for number, task in stored.items():
-        target = task.order.target
-        if target is None or task.status is not Status.RUNNING:
-            continue
-        if placing.shard_of(target) != placing.shard_of(task.topic):
-            yield (
-                f"task {number} redrives from topic {escape(task.topic)} to {escape(target)}, which would be in "
-                "different shards; before, start a broker on the old store, and wait until the task ends, or cancel it"
-            )
+def _on_their_way(number: int, content: Content) -> Iterator[str]:
+    """Yield that messages are on their way from an old shard to others, once."""
+    count = sum(1 for _ in content.pairs_of(keys.space_range(Space.OUTBOX)))
+    if count:
+        yield (
+            f"{count} messages are on their way from shard {number} to topics of others; before, start a broker on the "
+            "old store, and wait until they have arrived, miniqueue_outbox_messages"
+        )
 
 
 def _equal_schedules(stored: Sequence[Mapping[bytes, int]]) -> Iterator[str]:

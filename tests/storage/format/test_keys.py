@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniqueue.core.cursor.lease import Range
-from miniqueue.storage.format import dedup, delays, keys, log_ends, schedules, trace_keys
+from miniqueue.storage.format import dedup, delays, keys, log_ends, schedules, trace_keys, transfers
 
 TOPICS = st.integers(0, 3) | st.integers(0, 2**64 - 2)
 NUMBERS = st.integers(0, 3) | st.integers(0, 2**32 - 2)
@@ -21,6 +21,9 @@ GOLDEN = {
     "02": keys.NEXT_TOPIC,
     "03666f6f": keys.topic(b"foo"),
     "040000000000000102": keys.purge(0x102),
+    "070000000000000102": transfers.outbox(0x102),
+    "08": transfers.SENT,
+    "0900000102": transfers.received(0x102),
     "10000000000000010200000003": keys.head(0x102, 3),
     "1100000000000001020000000300000004": keys.cursor(0x102, 3, 4),
     "1200000000000001020000000300000004010000000000000506": keys.bitmap(0x102, 3, 4, 0x506),

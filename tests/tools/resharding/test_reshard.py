@@ -7,10 +7,11 @@ import pytest
 
 from miniqueue import cli
 from miniqueue.broker.acts.orders import MessageAct, Order
-from miniqueue.broker.acts.task import Status, Task
+from miniqueue.broker.acts.task import Task
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.inspect.scan import Selection
 from miniqueue.core.cursor.state import CursorState
+from miniqueue.core.log.transfer import Received
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.filter import Filter
 from miniqueue.core.options.publish import PublishOptions
@@ -18,7 +19,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.schedule import Schedule
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS
 from miniqueue.errors import ConfigError, CorruptionError, StorageError
-from miniqueue.storage.format import keys, schedules, tasks, values
+from miniqueue.storage.format import keys, schedules, tasks, transfers, values
 from miniqueue.storage.format.keys import Space
 from miniqueue.storage.leveldb import copy
 from miniqueue.storage.leveldb.copy import write_store
@@ -91,7 +92,8 @@ def content_in(db):
 
 def test_content_is_the_same_with_any_number_of_shards(store, tmp_path, capsys):
     old, before = store, content_in(store)
-    assert {key[0] for key in stores.contents(store)} >= {*Space} - {Space.COMMIT, Space.PURGE, Space.GROUP_PURGE}
+    others = {Space.COMMIT, Space.PURGE, Space.GROUP_PURGE, Space.OUTBOX, Space.SENT, Space.RECEIVED}
+    assert {key[0] for key in stores.contents(store)} >= {*Space} - others
     for count in (3, 2, 1):
         new, was = tmp_path / f"of-{count}", every_byte(old)
         assert run("reshard", "-shards", count, old, new) == 0
@@ -140,7 +142,7 @@ def test_keys_of_a_deleted_topic_are_not_copied():
     [
         (keys.head(7, 0), "there is no such topic, nor is one being deleted"),
         (schedules.tick(b"a"), "there is no such schedule"),
-        (b"\x07x", "no key of this format"),
+        (b"\x0ax", "no key of this format"),
         (b"\x31", "no key of this format"),
     ],
 )
@@ -154,30 +156,19 @@ def test_a_topic_in_two_shards_is_damage():
         plan_of([PairsInMemory(pairs_of(b"t0")), PairsInMemory(pairs_of(b"t0"))], 3)
 
 
-def test_a_dead_letter_topic_that_would_be_in_another_shard_is_named():
-    pairs = pairs_of(TOPICS[0], settings={"dead_letter_topic": TOPICS[1].decode()})
-    (reason,) = reasons_of(pairs)
-    assert reason.startswith(
-        f"flag -shards: 3: topic {TOPICS[0].decode()} and its dead_letter_topic {TOPICS[1].decode()} would be in "
-        "different shards; before, start a broker on the old store and set another"
-    )
-    assert content_of(resharded([pairs], 1)) == content_of([pairs])
+def test_messages_on_their_way_to_another_shard_are_named():
+    with pytest.raises(ConfigError, match="1 messages are on their way from shard 1 to topics of others"):
+        resharded([{}, {transfers.outbox(17): b""}], 3)
+
+
+def test_what_has_arrived_is_not_copied():
+    store = {transfers.SENT: values.encode_number(17), transfers.received(0): transfers.encode_received(Received(3))}
+    assert [len(shard) for shard in resharded([store, {}], 2)] == [1, 1]  # the next topic ids
 
 
 def test_many_reasons_are_counted():
-    names = [b"%b.%d" % (TOPICS[0], n) for n in range(200)]
-    parts = [pairs_of(name, settings={"dead_letter_topic": TOPICS[1].decode()}) for name in names]
-    expected = sum(Placing(0, 3).shard_of(name) != 1 for name in names)
-    assert reasons_of(*parts)[20:] == [f"flag -shards: 3: and {expected - 20} more"]
-
-
-@pytest.mark.parametrize(("status", "count"), [(Status.RUNNING, 1), (Status.DONE, 0)])
-def test_a_redrive_to_a_topic_of_another_shard_is_named_while_it_runs(status, count):
-    task = task_on(TOPICS[0], TOPICS[1])
-    task.status = status
-    pairs = pairs_of(TOPICS[0]) | {tasks.task(12): tasks.encode_task(task.members())}
-    reasons = reasons_of(pairs) if count else []
-    assert ["task 12 redrives from topic" in reason for reason in reasons] == [True] * count
+    part = pairs_of() | {schedules.schedule(b"%d" % n): schedules.encode_schedule(BEAT) for n in range(200)}
+    assert reasons_of(part, part)[20:] == ["flag -shards: 3: and 180 more"]
 
 
 def test_equal_schedules_of_two_shards_are_named_if_they_would_be_in_one():

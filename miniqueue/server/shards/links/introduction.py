@@ -3,6 +3,7 @@
     {"kind":"resp","client":["127.0.0.1",50000],"id":7,"user":"ada","protocol":3,"name":"","library":"redis-py", …}
     {"kind":"http", …}       a request follows, which has a client and credentials of its own
     {"kind":"ping", …}       whether the process answers
+    {"kind":"transfers", …}  messages follow that move to topics of this shard, from the shard whose number is the name
 
 Only processes of this broker can connect to the socket, which is in a private directory. So the user is believed: the
 door has authenticated the client, and the owner checks its rights for every command, as its own door does.
@@ -21,7 +22,7 @@ class Introduction(NamedTuple):
     """A client of another process.
 
     Attributes:
-      kind: `resp`, `http`, or `ping`.
+      kind: `resp`, `http`, `ping`, or `transfers`.
       client: the address of the client.
       id: the id of its connection.
       user: the user as which it has authenticated; None: none, or there are no users.

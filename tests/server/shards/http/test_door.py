@@ -55,11 +55,12 @@ async def test_paths_mean_what_they_mean_in_one_process(fleet, method, path, sta
     assert (await fleet.ask(method, path)).status == status
 
 
-async def test_another_topic_in_another_shard_is_refused_with_both_names(fleet):
-    refused = await fleet.ask("POST", f"/topics/{TOPICS[1]}/redrive?to={TOPICS[2]}")
+async def test_messages_are_redriven_to_a_topic_of_another_shard(fleet):
+    await fleet.ask("POST", f"/publish/{TOPICS[1]}", b"x")
+    redriven = await fleet.ask("POST", f"/topics/{TOPICS[1]}/redrive?to={TOPICS[2]}")
 
-    assert refused.status == 400
-    assert refused.code == "CROSSSHARD"
+    assert (redriven.status, redriven.json["moved"]) == (200, 1)
+    assert fleet.broker_with(TOPICS[1]).outbox.waiting_for(TOPICS[2].encode()) == 1
 
 
 async def test_a_page_of_another_site_is_refused_at_the_door(fleet):

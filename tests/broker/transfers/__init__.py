@@ -1,0 +1,1 @@
+"""Tests of the rooms `broker/outbox` and `broker/inbox`."""
