@@ -222,6 +222,35 @@ def test_figures_are_live_until_they_are_frozen(page, client):
     expect(ready).to_have_text("3")
 
 
+def test_the_oldest_message_of_all_leads_to_its_topic(page, client):
+    page.goto("/ui/")
+    oldest = page.locator(".strip .linked a").last
+    expect(oldest).to_contain_text("oldest")
+    topic = oldest.locator("bdi").inner_text()
+    oldest.click()
+    expect(page.get_by_role("heading", name=topic, exact=True, level=1)).to_be_visible()
+
+
+def test_a_large_count_is_also_shown_exactly(page):
+    shown = page.evaluate(
+        """async () => {
+          const { html, render } = await import("/ui/assets/lib/ui.js");
+          const { Strip } = await import("/ui/assets/parts/strip.js");
+          const place = document.createElement("div");
+          render(html`<${Strip} label="x" tiles=${[{ label: "Ready", count: 12345678, fact: "wait" }]} />`, place);
+          return place.textContent;
+        }"""
+    )
+    assert shown == "Ready12.3 M12,345,678wait"
+
+
+def test_a_clock_that_differs_is_named(page):
+    assert page.get_by_text("The clock of this browser").count() == 0
+    page.add_init_script("const { now } = Date; Date.now = () => now() - 185_000")
+    page.reload()
+    expect(page.get_by_text("The clock of this browser is 3 min")).to_contain_text("behind that of the broker")
+
+
 def test_keys_lead_to_views_rows_and_tabs(page):
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.keyboard.press("g")

@@ -40,9 +40,15 @@ export const clockOffset = storeOf(0);
 /** Now, by the clock of the broker, in ms since 1970. */
 export const brokerNow = () => Date.now() + clockOffset.value;
 
+/** The last offsets. Of answers that were long on their way, they are too small, so the largest one is used. */
+const offsets = [];
+
 /** Set the clock of the broker, from the time in one of its answers. */
 export function setBrokerNow(nowMs) {
-  if (typeof nowMs === "number") clockOffset.set(nowMs - Date.now());
+  if (typeof nowMs !== "number") return;
+  offsets.push(nowMs - Date.now());
+  offsets.splice(0, offsets.length - 5);
+  clockOffset.set(Math.max(...offsets));
 }
 
 const STORED = "miniqueue-preferences";

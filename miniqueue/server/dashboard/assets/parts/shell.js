@@ -180,30 +180,34 @@ export function TitleBar({
     html`<div class="right">${aside}${isLiveShown && html`<${LiveSwitch} />`}${ranges && html`<${Ranges} />`}</div>`;
   return html`<div class="top">${crumbs && html`<div>${crumbs}${right}</div>`}
     <div><h1 ref=${heading} tabindex="-1"><${Name}>${title}<//></h1>${pill}
-      ${actions && html`<div class="right acts1">${actions}</div>`}${!crumbs && right}</div>${children}</div>`;
+      ${actions && html`<div class="right acts1">${actions}</div>`}${!crumbs && right}</div>
+    <${Skew} />${children}</div>`;
+}
+
+/** The difference of the clocks, if it is large enough to confuse. */
+function Skew() {
+  const offset = useStore(clockOffset);
+  if (Math.abs(offset) < 2000) return null;
+  const difference = `${format.age(Math.abs(offset) / 1000)} ${offset > 0 ? "behind" : "ahead of"}`;
+  return html`<p class="s3 n">The clock of this browser is ${difference} that of the broker. Times and ages here are by
+    the clock of the broker.</p>`;
 }
 
 function LiveSwitch() {
   const isOn = useStore(isLive);
   const { zone } = useStore(preferences);
   const { isLost } = useStore(connection);
-  const offset = useStore(clockOffset);
   useSeconds(isOn && !isLost);
   const [frozenMs, setFrozenMs] = useState(null);
   const toggle = () => {
     setFrozenMs(isOn ? brokerNow() : null);
     isLive.set(!isOn);
   };
-  const skew =
-    Math.abs(offset) >= 2000 ? `; the clock of this browser differs by ${format.age(Math.abs(offset) / 1000)}` : "";
   const shownMs = isOn ? brokerNow() : (frozenMs ?? brokerNow());
-  const title = isOn
-    ? `The figures are live${skew}. Press to freeze them.`
-    : "The figures are frozen. Press to continue.";
+  const title = isOn ? "The figures are live. Press to freeze them." : "The figures are frozen. Press to continue.";
   return html`<button class=${isOn && !isLost ? "btn live" : "btn live off"} aria-pressed=${String(isOn)}
       title=${title} onClick=${toggle}>Live <span class="clock n">
-        ${format.clock(shownMs, zone)} ${zone === "utc" ? "UTC" : zoneName()}</span>
-          ${skew && html`<span class="vh">${skew}</span>`}</button>`;
+        ${format.clock(shownMs, zone)} ${zone === "utc" ? "UTC" : zoneName()}</span></button>`;
 }
 
 function zoneName() {

@@ -4,15 +4,21 @@ import * as format from "../lib/format.js";
 import { html } from "../lib/ui.js";
 import { Spark } from "./marks.js";
 
-/** Tiles of {label, value or count, unit, fact, href, values, color, isBad}. */
+/** Tiles of {label, value or count, unit, fact, factHref, href, values, color, isBad}. */
 export const Strip = ({ tiles, label }) =>
   html`<section class="card strip" aria-label=${label}>
     ${tiles.map((tile) => html`<${Tile} key=${tile.label} ...${tile} />`)}</section>`;
 
-function Tile({ label, count, value = format.count(count), unit, fact, href, values, points, color, isBad }) {
-  const exact = count >= format.FIRST_ROUNDED ? format.exact(count) : undefined;
-  const content = html`<span class="l">${label}</span><span class=${isBad ? "v up" : "v"}>${value}
+function Tile({ fact, factHref, href, ...tile }) {
+  const shown = html`<${Figure} ...${tile} />`;
+  const more = html`<span class="c">${fact}</span>`;
+  if (factHref) return html`<div class="linked"><a href=${href}>${shown}</a><a href=${factHref}>${more}</a></div>`;
+  return href ? html`<a href=${href}>${shown}${more}</a>` : html`<div>${shown}${more}</div>`;
+}
+
+function Figure({ label, count, value = format.count(count), unit, values, points, color, isBad }) {
+  return html`<span class="l">${label}</span><span class=${isBad ? "v up" : "v"}>${value}
     ${unit && html`<small>${unit}</small>`}</span>
-    ${values && html`<${Spark} values=${values} color=${color} length=${points} />`}<span class="c">${fact}</span>`;
-  return href ? html`<a href=${href} title=${exact}>${content}</a>` : html`<div>${content}</div>`;
+    ${count >= format.FIRST_ROUNDED && html`<span class="c">${format.exact(count)}</span>`}
+    ${values && html`<${Spark} values=${values} color=${color} length=${points} />`}`;
 }

@@ -75,7 +75,10 @@ function Figures({ model, history, range }) {
 }
 
 const oldestOf = (oldest, nowMs) =>
-  oldest && html`oldest ${format.age(format.secondsSince(oldest.atMs, nowMs))}: <${Name}>${oldest.topic}<//>`;
+  oldest && {
+    text: html`oldest ${format.age(format.secondsSince(oldest.atMs, nowMs))}: <${Name}>${oldest.topic}<//>`,
+    href: topicUrl(oldest.topic),
+  };
 
 const pointsOf = (history, range) =>
   history ? Math.round((RANGE_SECONDS[range] ?? 900) / history.stepSeconds) + 1 : undefined;
@@ -118,7 +121,8 @@ function tilesOf(totals, series) {
       values: series.ready,
       color: "k1",
       href: viewUrl("topics", { sort: "-ready" }),
-      fact: totals.oldest ?? (totals.ready ? "wait for consumers" : "nothing waits"),
+      fact: totals.oldest?.text ?? (totals.ready ? "wait for consumers" : "nothing waits"),
+      factHref: totals.oldest?.href,
       isBad: totals.isBehind,
     },
     {
