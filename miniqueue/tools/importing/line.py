@@ -3,8 +3,6 @@
 from typing import TypeAlias
 
 from miniqueue.core.settings.placing import Placing
-from miniqueue.errors import InvalidLineError
-from miniqueue.server.process.escaping import escape
 from miniqueue.tools.lines import delayed, groups, messages, schedules, settings
 from miniqueue.tools.lines.delayed import StoredDelayed
 from miniqueue.tools.lines.groups import StoredGroups
@@ -27,16 +25,7 @@ def decode(line: bytes) -> Line:
 
 
 def shard_of(line: Line, placing: Placing) -> int:
-    """Return the shard to which a line belongs; raise InvalidLineError if its topics are in different shards."""
+    """Return the shard to which a line belongs: that of its topic."""
     if placing.shard_count == 1:
         return 0
-    topic = line.schedule.topic if isinstance(line, StoredSchedule) else line.topic
-    shard = placing.shard_of(topic)
-    if isinstance(line, StoredSettings):
-        dead = line.settings.dead_letters_of(topic)
-        if placing.shard_of(dead) != shard:
-            raise InvalidLineError(
-                f"topic {escape(topic.decode())} and its dead_letter_topic {escape(dead.decode())} are in different "
-                "shards; topics with equal tags, such as {a}.x and {a}.y, are together"
-            )
-    return shard
+    return placing.shard_of(line.schedule.topic if isinstance(line, StoredSchedule) else line.topic)
