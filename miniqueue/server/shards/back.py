@@ -3,6 +3,7 @@
 the first line ─▶ introduction ─┬─ resp ─▶ a RESP connection of the client
 ├─ http ─▶ a request
 ├─ transfers ─▶ messages for topics of this shard
+├─ spread ─▶ orders about spread topics
 └─ ping ─▶ an echo
 """
 
@@ -18,6 +19,7 @@ from miniqueue.broker.inbox.inbox import Inbox
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
 from miniqueue.server.shards.links.introduction import MAX_LINE_BYTES, Introduction, parse_introduction
+from miniqueue.server.shards.links.spreading import OrderedConnection, Spreading
 from miniqueue.server.shards.resp.linked import LinkedConnection
 from miniqueue.server.shards.transfers.arriving import Arriving
 from miniqueue.wire.resp_replies import bulk
@@ -33,6 +35,7 @@ class Back:
       serve: returns the protocol that serves a request of HTTP.
       take: gets the number of another shard, and what it tells.
       inbox: adds messages that come from other shards.
+      spreading: carries out what other shards order about spread topics.
     """
 
     def __init__(
@@ -41,7 +44,9 @@ class Back:
         serve: Callable[[], asyncio.Protocol],
         take: Callable[[str, bytes], None],
         inbox: Inbox,
+        spreading: Spreading,
     ) -> None:
+        self._spreading = spreading
         self._resp = resp
         self._serve = serve
         self._take = take
@@ -59,6 +64,8 @@ class Back:
                 return self._serve()
             case "transfers":
                 return Arriving(self._inbox, int(introduction.name))
+            case "spread":
+                return OrderedConnection(self._spreading)
             case "ping":
                 return _Answerer(partial(self._take, introduction.name))
         raise ProtocolError(f"a link of the unknown kind '{introduction.kind}'")

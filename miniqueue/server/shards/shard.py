@@ -36,6 +36,7 @@ from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.spreading import Spreading
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
 from miniqueue.server.shards.transfers.carrier import Carrier
@@ -124,12 +125,13 @@ class Shard:
         """Serve the other shards: RESP connections of their clients, and requests for the applications of each port."""
         held = HeldByShards(broker.shares, time.monotonic)
         self.peers.held = held.own
+        self.spreading = Spreading(broker, self.peers)
         sign_in = resp.shared.sign_in
         self._serving = Serving(apps, broker.memory) if sign_in is None else Serving(apps, broker.memory, sign_in.named)
         assert broker.outbox is not None  # it is one of several
         assert broker.inbox is not None  # the same
         self._carrier = Carrier(broker.outbox, Sending(self.peers))
-        back = Back(resp, self._serving, held.take, broker.inbox)
+        back = Back(resp, self._serving, held.take, broker.inbox, self.spreading)
         loop = asyncio.get_running_loop()
         if isinstance(loop, AcceptingLoop):
             loop.admit_to_reserve(self._back)  # when clients have used up all descriptors, the others must hear of it
@@ -158,7 +160,7 @@ class Shard:
             **receive_routes(owners, app),
             **event_routes(owners),
         }
-        return HttpDoor(app, gate, owners, broker.memory, shared)
+        return HttpDoor(app, gate, owners, broker.memory, shared, broker.spread_of)
 
     def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the monitoring port that shows all shards."""
@@ -184,7 +186,8 @@ class Shard:
         return Owners(self._tunnels, self.placing, broker.memory, port)
 
     async def watch(self) -> None:
-        """Watch the other shards, and carry messages to them, until cancelled."""
+        """Watch the other shards, carry messages to them, and complete spread topics, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.peers.watch())
             group.create_task(self._carrier.run(self.peers.others()))
+            group.create_task(self.spreading.tend())

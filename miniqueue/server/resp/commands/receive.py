@@ -45,6 +45,7 @@ from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
 from miniqueue.broker.leases.settling import ACK, BACK, Settling
 from miniqueue.broker.transactions.acts import Settle, Way
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.consume import (
     MAX_LEASE_SECONDS,
     NOT_LEASED,
@@ -160,7 +161,7 @@ def receive_any(client: Client, command: Command) -> bytes:
     reach = list if user is None else user.consumable
 
     def encode(received: ReceivedAny, _take_back: Callable[[], None]) -> bytes:
-        return replies.array([resp_messages_of(topic, *result, protocol) for topic, result in received])
+        return replies.array([resp_messages_of(whole_of(topic), *result, protocol) for topic, result in received])
 
     def begin(
         options: ReceiveOptions, answer: Callable[[ReceivedAny], None], fail: Callable[[MiniqueueError], None]

@@ -17,7 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue.access.rights import ROUTES, RequiredRight
 from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
-from miniqueue.errors import MiniqueueError
+from miniqueue.core.message.parts import SEPARATOR
+from miniqueue.errors import InvalidTopicError, MiniqueueError
+from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.asgi.browser_pages import is_from_another_site
 from miniqueue.server.asgi.replies import error_reply
@@ -41,6 +43,7 @@ class HttpDoor:
       owners: the owners of all shards.
       memory: the accounts of the memory that clients use.
       shared: the handlers of routes without a topic in the path that concern all shards, by method and route.
+      spread_of: returns over how many parts a topic is spread, 0 for others.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class HttpDoor:
         owners: Owners,
         memory: Memory,
         shared: Mapping[tuple[str, str], Handler],
+        spread_of: Callable[[bytes], int],
     ) -> None:
+        self._spread_of = spread_of
         self._app = app
         self._gate = gate
         self._owners = owners
@@ -88,8 +93,12 @@ class HttpDoor:
             return None
         if needs.topic_at is None:
             return self._shared.get((scope["method"], route))
-        placing = self._owners.placing
-        shard = placing.shard_of(finder_of_topic(route)(scope))
+        placing, topic = self._owners.placing, finder_of_topic(route)(scope)
+        if SEPARATOR in topic:  # no client can name a part
+            return error_reply(InvalidTopicError())
+        if self._spread_of(topic):
+            return error_reply(SpreadTopicError(topic, f"{scope['method']} {route}"))
+        shard = placing.shard_of(topic)
         return None if shard == placing.number else partial(self._owners.pass_on, shard)
 
 

@@ -17,17 +17,21 @@ from typing import Any, Final, NamedTuple
 
 from miniqueue.access.rights import command_needs
 from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.message.slots import slot_of
-from miniqueue.errors import MiniqueueError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
+from miniqueue.errors import InvalidTopicError, MiniqueueError, ProtocolError
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, SpreadTopicError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Presence, Waiting, answer_later
 from miniqueue.server.resp.commands.events import EventStream
+from miniqueue.server.resp.commands.receive import topics_of
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.spreading import order
+from miniqueue.server.shards.resp import parting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
@@ -146,10 +150,7 @@ class Door:
     def _execute(self, command: Parsed) -> bool:
         shard_and_topic = None if self._is_for_channels(command) else self._place_of(command)
         if shard_and_topic is not None:
-            if shard_and_topic[0] == self._peers.placing.number:
-                return False
-            self._pass_on(*shard_and_topic, command)
-            return True
+            return self._lead(*shard_and_topic, command)
         if isinstance(command, (Run, RunTransaction)):
             return False  # the connection refuses it
         begin = self._of_all.get(command[0].upper())
@@ -159,6 +160,16 @@ class Door:
         if begin is not None:
             return begin(command)
         self._when_written(partial(self._gathered, command))
+        return True
+
+    def _lead(self, shard: int, topic: bytes, command: Parsed) -> bool:
+        """Lead a command to the shard with its topic, or to its parts; return False if it is carried out here."""
+        part_count = self._client.broker.spread_of(topic)
+        if part_count or _spreads(command):
+            return self._on_parts(topic, part_count, command)
+        if shard == self._peers.placing.number:
+            return False
+        self._pass_on(shard, topic, command)
         return True
 
     def _place_of(self, command: Parsed) -> tuple[int, bytes] | None:
@@ -172,6 +183,8 @@ class Door:
             if topic_at is None or len(command) <= topic_at:
                 return None
             topic = command[topic_at]
+        if SEPARATOR in topic:  # no client can name a part
+            raise InvalidTopicError
         return self._peers.placing.shard_of(topic), topic
 
     def _is_for_channels(self, command: Parsed) -> bool:
@@ -193,7 +206,11 @@ class Door:
         if moved := self._moved(shard, topic, command):
             client.reply(moved * _reply_count(command))
             return
-        link, data = self._link(shard), encode(command)
+        self._forward(shard, command, word)
+
+    def _forward(self, shard: int, command: Parsed, word: bytes) -> None:
+        """Send a command to its owner; `word` is its name, b"" for a run. Raises MiniqueueError."""
+        client, link, data = self._client, self._link(shard), encode(command)
         if isinstance(command, Run) or word in SHORT:
             short = _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), client.await_reply(len(data)))
             if not self._outgoing:
@@ -269,9 +286,18 @@ class Door:
         if len(command) != 1:
             return False
         client = self._client
-        client.mode = DoorTransaction(client, self._peers.placing.number, self._place_of, self._execute_transaction)
+        client.mode = DoorTransaction(
+            client, self._peers.placing.number, self._place_of_queued, self._execute_transaction
+        )
         client.reply(replies.OK)
         return True
+
+    def _place_of_queued(self, command: Command | Run) -> tuple[int, bytes] | None:
+        """Return the shard and the topic of a command in a transaction; raises SpreadTopicError for a spread topic."""
+        shard_and_topic = self._place_of(command)
+        if shard_and_topic is not None and self._client.broker.spread_of(shard_and_topic[1]):
+            raise SpreadTopicError(shard_and_topic[1], "MULTI")
+        return shard_and_topic
 
     def _execute_transaction(self, shard: int, commands: Sequence[Command | Run]) -> None:
         """Carry out a transaction in another shard, from MULTI to EXEC; raises ShardAwayError."""
@@ -282,6 +308,69 @@ class Door:
         client.hold()
         batch = Batch(None, lambda data: client.release(reply_to_exec(data, count)), partial(self._fail, b"EXEC"))
         link.send(b"".join(map(encode, commands)), batch)
+
+    # --- spread topics ----------------------------------------------------------------------------------------
+
+    def _on_parts(self, topic: bytes, part_count: int, command: Parsed) -> bool:
+        """Carry out a command that concerns a spread topic, by its parts; return False to do it here, on the whole."""
+        if isinstance(command, RunTransaction):
+            raise SpreadTopicError(topic, "MULTI")
+        if isinstance(command, Run):
+            self._forward_to_part(topic, parting.turn() % part_count, command)
+            return True
+        self._check(command)
+        word, subcommand = command[0].upper(), command[1].upper()
+        is_whole = topic in self._client.broker.spread_topics
+        if word == b"TOPIC" and subcommand == b"GET" and is_whole:
+            return False
+        if _sets(command):
+            if part_count and not is_whole:
+                raise SpreadTopicError(topic, b" ".join([word, subcommand]).decode("utf-8", "replace"))
+            self._when_written(partial(self._set_spread, topic, command))
+        elif word == b"RECEIVE":
+            presence = Presence()
+            self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
+        elif (number := parting.part_of(command, part_count)) is not None:
+            self._forward_to_part(topic, number, command)
+        else:
+            self._when_written(partial(self._ask_parts, topic, part_count, command, parting.merge_of(command)))
+        return True
+
+    def _forward_to_part(self, topic: bytes, number: int, command: Command | Run) -> None:
+        part = part_name(topic, number)
+        shard = self._peers.placing.shard_of(part)
+        if isinstance(command, Run):
+            self._forward(shard, Run([command.head[0], part], command.lasts), b"")
+        else:
+            self._forward(shard, [command[0], part, *command[2:]], command[0].upper())
+
+    async def _ask_parts(
+        self, topic: bytes, part_count: int, command: Command, merge: Callable[[Sequence[bytes]], bytes]
+    ) -> bytes:
+        """Return the reply of all parts to a command; raises MiniqueueError."""
+        at, answers = command_needs(command).topic_at, list[bytes]()
+        assert at is not None  # it names the topic
+        for number in range(part_count):
+            part = part_name(topic, number)
+            own = [*command[:at], part, *command[at + 1 :]]
+            answers.append(await self._ask(self._peers.placing.shard_of(part), own))
+        return merge(answers)
+
+    async def _set_spread(self, topic: bytes, command: Command) -> bytes:
+        """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""
+        home = self._peers.placing.shard_of(topic)
+        if command[0].upper() == b"TOPIC" and command[1].upper() == b"DELETE":
+            return await order(self._peers, home, [b"ERASE", topic])
+        reply = await self._ask(home, command)
+        return reply if reply.startswith(b"-") else await order(self._peers, home, [b"COMPLETE", topic])
+
+    async def _receive_spread(self, topic: bytes, part_count: int, command: Command, presence: Presence) -> bytes:
+        """Return the reply to RECEIVE: messages of one part after the other, beginning at another each time."""
+        if any(word.upper() == b"MEMBER" for word in command[2:]):
+            raise SpreadTopicError(topic, "RECEIVE MEMBER")
+        parts = [part_name(topic, number) for number in range(part_count)]
+        asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *parts]
+        return parting.messages_of(await receive_any(self._ask, self._peers.placing, asked, presence))
 
     # --- all shards -------------------------------------------------------------------------------------------
 
@@ -348,16 +437,30 @@ class Door:
 
     def _receive_any(self, command: Command) -> bool:
         placing, presence = self._peers.placing, Presence()
+        named, command = command, self._with_parts(command)
         shard = only_shard_of(command, placing)
-        if shard == placing.number:
+        if shard == placing.number and command is named:
             return False
-        if shard is None:
+        if shard is None or command is not named:
             self._when_written(partial(receive_any, self._ask, placing, command, presence), presence)
         else:
             self._send_outgoing()
             link = self._link(shard)
             self._wait(link, encode(command), b"RECEIVE")
         return True
+
+    def _with_parts(self, command: Command) -> Command:
+        """Return a RECEIVEANY that names the parts of spread topics in their place; raises InvalidTopicError."""
+        spread_of = self._client.broker.spread_of
+        _, _, topics = topics_of(command[1:])
+        if any(SEPARATOR in topic for topic in topics):
+            raise InvalidTopicError
+        named = [
+            name
+            for topic in topics
+            for name in [part_name(topic, number) for number in range(spread_of(topic))] or [topic]
+        ]
+        return command if named == topics else [*command[: len(command) - len(topics)], *named]
 
     # --- links ------------------------------------------------------------------------------------------------
 
@@ -381,6 +484,24 @@ class Door:
             session.name.decode(),
             session.library.decode(),
         )
+
+
+def _spreads(command: Parsed) -> bool:
+    """Return whether a command is to create a spread topic, or to spread one."""
+    return (
+        isinstance(command, list)
+        and command[0].upper() == b"TOPIC"
+        and command[1].upper() in (b"CREATE", b"SET")
+        and b"spread" in command[3::2]
+    )
+
+
+def _sets(command: Command) -> bool:
+    """Return whether a command creates, changes, or deletes a topic."""
+    word = command[0].upper()
+    if word in (b"PAUSE", b"RESUME"):
+        return b"GROUP" not in map(bytes.upper, command[2:])
+    return word == b"TOPIC" and command[1].upper() in (b"CREATE", b"SET", b"DELETE")
 
 
 def _away() -> MiniqueueError:

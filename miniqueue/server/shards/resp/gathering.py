@@ -8,13 +8,13 @@
 If a shard does not answer, the reply is TRYAGAIN: half of an answer would be a wrong one.
 """
 
-import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import hiredis
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
@@ -93,7 +93,8 @@ def _map(value: Any) -> dict[bytes, Any]:  # noqa: ANN401 - a part of a reply
 
 
 def _topics(_command: Command, answers: list[Any]) -> replies.Value:
-    return list(heapq.merge(*answers))
+    """Return each topic once, with the name that clients know: parts are not shown, nor copies of spread topics."""
+    return [*sorted({whole_of(name) for answer in answers for name in answer})]
 
 
 def _stats(_command: Command, answers: list[Any]) -> replies.Value:

@@ -10,6 +10,7 @@ a topic, such as TOPICS, show what that shard has.
 
 from collections.abc import Callable
 
+from miniqueue.errors import MiniqueueError
 from miniqueue.errors.requests import CrossShardError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Client
@@ -75,7 +76,11 @@ class DoorTransaction(Transaction):
 
     def _check_place(self, command: Command) -> None:
         """Raise CrossShardError if a command concerns another shard than those before it."""
-        of_command = self._place_of(command)
+        try:
+            of_command = self._place_of(command)
+        except MiniqueueError:
+            self.is_aborted = True
+            raise
         if of_command is None:
             return
         if self._place is not None and of_command[0] != self._place[0]:

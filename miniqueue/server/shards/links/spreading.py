@@ -1,0 +1,169 @@
+"""Spread topics across shards: the home shard, which is that of the plain name, brings its settings to all others.
+
+    TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ COMPLETE orders
+                                     └─▶ each other shard: the same topic, which is empty, so that its doors know it
+                                     └─▶ each part: created, or changed, in its shard
+    TOPIC DELETE orders          ─▶ ERASE orders: the parts, their dead letters, the topic elsewhere, then in its home
+
+Each step can be repeated. The settings in the home shard are the intent: `tend` completes what a crash interrupted, and
+what was changed otherwise. Only doors order this, over a link of its own kind, after they have checked the rights.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, cast
+
+import hiredis
+import orjson
+import structlog
+
+from miniqueue.broker import Broker
+from miniqueue.core.message.parts import part_name
+from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
+from miniqueue.core.settings.spreading import settings_of_part
+from miniqueue.errors import MiniqueueError
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, UnknownTopicError
+from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.server.shards.links.link import Batch, Failure
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command, encode_words
+
+#: The kind of the links over which a shard is ordered to do this.
+KIND: Final = "spread"
+#: How often spread topics are looked at that a crash, or a shard that was away, has left incomplete.
+TEND_SECONDS: Final = 0.5
+
+log = structlog.get_logger()
+
+
+async def order(peers: Peers, shard: int, command: Sequence[bytes]) -> bytes:
+    """Return the reply of a shard to an order: OK, or an error; raises ShardAwayError, OutcomeUnknownError."""
+    answered: asyncio.Future[bytes | Failure] = asyncio.get_running_loop().create_future()
+
+    def answer(reply: bytes | Failure) -> None:
+        if not answered.done():
+            answered.set_result(reply)
+
+    link = peers.open(shard, Introduction(KIND))
+    link.send(b"*%d\r\n%b" % (len(command), encode_words([*command])), Batch(None, answer, answer))
+    try:
+        reply = await answered
+    finally:
+        link.close_when_answered()
+    if reply is Failure.UNSENT:
+        raise ShardAwayError(f"shard {shard} does not answer; try again")
+    if isinstance(reply, Failure):
+        raise OutcomeUnknownError(f"shard {shard} does not answer; whether all parts have changed is unknown")
+    return reply
+
+
+class Spreading:
+    """Keeps the spread topics of this shard complete.
+
+    Args:
+      broker: the broker of this shard.
+      peers: all shards.
+    """
+
+    def __init__(self, broker: Broker, peers: Peers) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._turn = asyncio.Lock()
+        self._complete: dict[bytes, TopicSettings] = {}  # the settings that all shards had, by topic
+
+    async def obey(self, command: Command) -> bytes:
+        """Carry out an order; return the reply."""
+        try:
+            match command:
+                case [b"ASSUME", name, members]:
+                    await self._broker.admin.assume(name, of_members(orjson.loads(members), name)).wait()
+                case [b"REMOVE", name]:
+                    with suppress(UnknownTopicError):
+                        await self._broker.delete_topic(name)
+                case [b"COMPLETE", name]:
+                    await self.complete(name)
+                case [b"ERASE", name]:
+                    await self.erase(name)
+        except MiniqueueError as exc:
+            return replies.error(exc.code, str(exc))
+        return replies.OK
+
+    async def complete(self, name: bytes) -> None:
+        """Bring the settings of a spread topic of this shard to all shards and parts; raises MiniqueueError."""
+        async with self._turn:
+            settings = self._broker.admin.settings_of(name)
+            whole, part = _encode(settings), _encode(settings_of_part(settings))
+            for shard in self._peers.others():
+                await self._order(shard, b"ASSUME", name, whole)
+            for number in range(settings.spread):
+                await self._order_part(b"ASSUME", part_name(name, number), part)
+            self._complete[name] = settings
+
+    async def erase(self, name: bytes) -> None:
+        """Delete a spread topic of this shard in all shards, itself last; raises MiniqueueError."""
+        async with self._turn:
+            for number in range(self._broker.spread_of(name)):
+                await self._order_part(b"REMOVE", part_name(name, number))
+                await self._order_part(b"REMOVE", part_name(name + DEAD_LETTER_SUFFIX, number))
+            for shard in self._peers.others():
+                await self._order(shard, b"REMOVE", name)
+            self._complete.pop(name, None)
+            await self._order(self._peers.placing.number, b"REMOVE", name)
+
+    async def tend(self) -> None:
+        """Complete the spread topics of this shard that are not, until cancelled."""
+        while True:
+            for name in [name for name in self._broker.spread_topics if self._peers.placing.has(name)]:
+                try:
+                    if self._complete.get(name) != self._broker.admin.settings_of(name):
+                        await self.complete(name)
+                except MiniqueueError as exc:
+                    log.warning("a spread topic is not complete yet", topic=name.decode(), error=str(exc))
+            await asyncio.sleep(TEND_SECONDS)
+
+    async def _order_part(self, word: bytes, part: bytes, *words: bytes) -> None:
+        await self._order(self._peers.placing.shard_of(part), word, part, *words)
+
+    async def _order(self, shard: int, *command: bytes) -> None:
+        is_own = shard == self._peers.placing.number
+        reply = await (self.obey([*command]) if is_own else order(self._peers, shard, command))
+        if reply.startswith(b"-"):
+            raise ShardAwayError(f"shard {shard} has refused: {reply[1:-2].decode('utf-8', 'replace')}")
+
+
+def _encode(settings: TopicSettings) -> bytes:
+    return orjson.dumps(settings.members())
+
+
+class OrderedConnection(asyncio.Protocol):
+    """The end of a link over which orders come, one after the other.
+
+    Args:
+      spreading: carries them out.
+    """
+
+    def __init__(self, spreading: Spreading) -> None:
+        self._spreading = spreading
+        self._reader = hiredis.Reader(notEnoughData=None)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Carry out each order; PING is answered after those before it."""
+        self._reader.feed(data)
+        while (command := self._reader.gets()) is not None:
+            task = asyncio.get_running_loop().create_task(self._answer(command))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, command: Command) -> None:
+        async with self._turn:
+            reply = replies.bulk(command[1]) if command[0] == b"PING" else await self._spreading.obey(command)
+        if not self._transport.is_closing():
+            self._transport.write(reply)

@@ -1,0 +1,148 @@
+"""Commands that concern a spread topic: which part of it carries one out, or how the replies of all parts become one.
+
+PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
+PUB, PUBBATCH, PUBEACH, PUBPACKED                     the part of the key; else of the dedup id or the unique key
+ACK, NACK, BACK, DACK, REJECT, EXTEND                 the part that is contained in the receipts
+MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the number of the partition
+LEN, PURGE, REDRIVE                                   all, and the sum
+PARTITIONS                                            all, one after the other
+GROUP CREATE, DELETE, SEEK                            all; each can be repeated
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Final
+
+from miniqueue.core.cursor.receipts import part_of_receipt
+from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
+from miniqueue.core.options.batch import NO_BATCH_OPTIONS, parse_each, parse_packed
+from miniqueue.core.options.publish import parse_words
+from miniqueue.errors.requests import SpreadTopicError
+from miniqueue.wire.resp_arguments import nack_options_of
+from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_replies import joined_array
+from miniqueue.wire.resp_splitting import end_of_reply
+
+SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
+#: The settles whose last word is a value.
+_VALUED: Final = frozenset({b"DACK", b"REJECT", b"EXTEND"})
+_BY_ID: Final = frozenset({b"MESSAGE", b"TRACE", b"CANCEL"})
+_PART: Final = re.compile(rb"\x1f\d{1,2}")
+_turns = count()
+
+
+def turn() -> int:
+    """Return the next number of a turn; its remainder is the part that is first now."""
+    return next(_turns)
+
+
+def part_of(command: Command, part_count: int) -> int | None:
+    """Return the number of the part that carries a command out; None if it concerns several.
+
+    Raises RequestError for invalid options, and SpreadTopicError for a batch, or a settle, of several parts.
+    """
+    word, words = command[0].upper(), command[2:]
+    if word in (b"PUBLISH", b"MPUBLISH"):
+        return turn() % part_count
+    if word == b"PUB":
+        options = parse_words(words[1:])
+        return _part_for(options.key or options.dedup_id or options.unique_key, part_count)
+    if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):
+        return _part_of_batch(command, part_count)
+    return _part_named(command, part_count)
+
+
+def _part_named(command: Command, part_count: int) -> int | None:
+    """Return the part that the receipts, the id, or the partition of a command contains; None if it names none."""
+    word, words = command[0].upper(), command[2:]
+    if word in SETTLES:
+        return _only(map(part_of_receipt, _receipts(command)), command) % part_count
+    if word in _BY_ID and words:
+        return part_of_id(words[0]) % part_count
+    if word == b"READ" and words and words[0].isdigit():
+        return part_of_partition(int(words[0][:9])) % part_count
+    return None
+
+
+def _part_for(key: bytes, part_count: int) -> int:
+    return part_for(key, part_count) if key else turn() % part_count
+
+
+def _part_of_batch(command: Command, part_count: int) -> int:
+    word, dedup_id = command[0].upper(), command[2] if len(command) > 2 else b""
+    parse = {b"PUBEACH": parse_each, b"PUBPACKED": parse_packed}.get(word)
+    _, each = (b"", NO_BATCH_OPTIONS) if parse is None else parse(command[3:])
+    if not any(each.keys):
+        return _part_for(dedup_id, part_count)
+    return _only((part_for(key, part_count) for key in each.keys), command)
+
+
+def _receipts(command: Command) -> Sequence[bytes]:
+    word = command[0].upper()
+    words = nack_options_of(command, 2)[0][2:] if word == b"NACK" else command[2:]
+    if word in _VALUED:
+        words = words[:-1]
+    return words[:-1] if words and words[-1].upper() == b"SYNC" else words
+
+
+def _only(numbers: Iterable[int], command: Command) -> int:
+    parts = set(numbers)
+    if len(parts) > 1:
+        raise SpreadTopicError(command[1], f"one {command[0].decode('utf-8', 'replace').upper()}")
+    return parts.pop() if parts else 0
+
+
+# --- replies of all parts -------------------------------------------------------------------------------------
+
+
+def summed(answers: Sequence[bytes]) -> bytes:
+    """Return the sum of numbers; parts that have no such topic count nothing, if others have."""
+    numbers = [int(answer[1:]) for answer in answers if answer.startswith(b":")]
+    return b":%d\r\n" % sum(numbers) if numbers else without_parts(answers[0])
+
+
+def joined(answers: Sequence[bytes]) -> bytes:
+    """Return one array of the elements of all, or the first error."""
+    error = next((answer for answer in answers if answer.startswith(b"-")), None)
+    if error is not None:
+        return without_parts(error)
+    pieces = [answer.partition(b"\r\n") for answer in answers]
+    return joined_array(sum(int(head[1:]) for head, _, _ in pieces), b"".join(rest for _, _, rest in pieces))
+
+
+def last(answers: Sequence[bytes]) -> bytes:
+    """Return the last reply, or the first error."""
+    return without_parts(next((answer for answer in answers if answer.startswith(b"-")), answers[-1]))
+
+
+def without_parts(error: bytes) -> bytes:
+    """Return an error without the numbers of parts in the names of topics."""
+    return _PART.sub(b"", error) if error.startswith(b"-") else error
+
+
+def messages_of(received: bytes) -> bytes:
+    """Return the messages of a reply to RECEIVEANY as RECEIVE returns them; an error stays as it is."""
+    if received.startswith(b"-"):
+        return without_parts(received)
+    at = received.index(b"\r\n") + 2
+    arrays = list[bytes]()
+    while at < len(received):
+        messages_at = end_of_reply(received, received.index(b"\r\n", at) + 2)  # after the name of the topic
+        at = end_of_reply(received, messages_at)
+        arrays.append(received[messages_at:at])
+    return joined(arrays)
+
+
+def merge_of(command: Command) -> Callable[[Sequence[bytes]], bytes]:
+    """Return how the replies of all parts become one; raises SpreadTopicError if there is no way yet."""
+    word = command[0].upper()
+    subcommand = command[1].upper() if word == b"GROUP" and len(command) > 1 else b""
+    if word in (b"LEN", b"PURGE") or (word == b"REDRIVE" and len(command) == 2):
+        return summed
+    if word == b"PARTITIONS":
+        return joined
+    if subcommand in (b"CREATE", b"DELETE", b"SEEK"):
+        return last
+    topic = command[2] if subcommand and len(command) > 2 else command[1]
+    raise SpreadTopicError(topic, b" ".join([word, subcommand]).decode("utf-8", "replace").strip())

@@ -1,0 +1,209 @@
+"""Spread topics at the doors of three shards: one topic for clients, whose parts are in all shards."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import hiredis
+import pytest
+
+from miniqueue.core.message.parts import part_name
+from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
+from tests.server.shards.resp.test_door import DoorClient
+
+TOPIC = TOPICS[1].encode()
+PARTS = 5
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_in(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+async def connect(fleet: Fleet) -> AsyncIterator[Callable[..., DoorClient]]:
+    clients: list[DoorClient] = []
+
+    def connect_to(door: int = 0) -> DoorClient:
+        clients.append(DoorClient(fleet.members[door].resp))
+        return clients[-1]
+
+    yield connect_to
+    for client in clients:
+        client.transport.lose()
+
+
+@pytest.fixture
+async def client(connect: Callable[..., DoorClient]) -> DoorClient:
+    """A client for which the topic has been created."""
+    client = connect()
+    settings = b"spread", b"%d" % PARTS, b"max_messages", b"1000"
+    assert await client.ask(b"TOPIC", b"CREATE", TOPIC, *settings) == b"+OK\r\n"
+    return client
+
+
+def value_of(reply: bytes):
+    reader = hiredis.Reader()
+    reader.feed(reply)
+    return reader.gets()
+
+
+async def receive(client: DoorClient, *options: bytes) -> list:
+    return value_of(await client.ask(b"RECEIVE", TOPIC, *options))
+
+
+async def test_a_spread_topic_is_created_in_all_shards_and_shown_once(client, connect, fleet):
+    for member in fleet.members:
+        assert member.broker.spread_of(TOPIC) == PARTS
+    parts = [name for member in fleet.members for name in member.broker.topics() if name != TOPIC]
+    assert sorted(parts) == [part_name(TOPIC, number) for number in range(PARTS)]
+    for door in range(COUNT):
+        assert value_of(await connect(door).ask(b"TOPICS")) == [TOPIC]
+        settings = value_of(await connect(door).ask(b"TOPIC", b"GET", TOPIC))
+        assert dict(zip(settings[::2], settings[1::2], strict=True))[b"max_messages"] == b"1000"
+    part = fleet.broker_with(part_name(TOPIC, 0).decode()).admin.settings_of(part_name(TOPIC, 0))
+    assert (part.max_messages, part.spread) == (200, 0)
+
+
+async def test_messages_are_delivered_once_and_in_the_order_of_their_keys(client, connect):
+    keys = [b"key-%d" % number for number in range(12)]
+    published = [(key, b"%b:%d" % (key, number)) for number in range(10) for key in keys]
+    for door in range(COUNT):
+        publisher = connect(door)
+        own = published[door * 40 : (door + 1) * 40]
+        publisher.tell(*[(b"PUB", TOPIC, payload, b"KEY", key) for key, payload in own])
+        assert all(reply.startswith(b"$") for reply in await publisher.hear(len(own)))
+    assert await client.ask(b"LEN", TOPIC) == b":%d\r\n" % len(published)
+    by_key = defaultdict(list)
+    while messages := await receive(client, b"COUNT", b"17"):
+        for receipt, payload, _ in messages:
+            by_key[payload.partition(b":")[0]].append(payload)
+            assert await client.ask(b"ACK", TOPIC, receipt) == b"+OK\r\n"
+    assert by_key == {key: [payload for other, payload in published if other == key] for key in keys}
+    assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
+
+
+async def test_messages_without_keys_are_in_all_shards(client, fleet):
+    for number in range(2 * PARTS):
+        client.tell((b"PUBLISH", TOPIC, b"%d" % number))
+        assert await client.hear() == [b"+OK\r\n"]
+    for member in fleet.members:
+        assert any(member.broker.inspect.depth(name) for name in member.broker.topics() if name != TOPIC)
+    received = {payload for _, payload, _ in await receive(client, b"COUNT", b"100", b"AUTOACK")}
+    assert received == {b"%d" % number for number in range(2 * PARTS)}
+
+
+async def test_a_dedup_id_meets_its_first_publish(client, connect):
+    first = await client.ask(b"PUB", TOPIC, b"x", b"DEDUP", b"7f")
+    again = await connect(2).ask(b"PUB", TOPIC, b"x", b"DEDUP", b"7f")
+    assert value_of(first) == [value_of(again)[0], 0]
+    assert await client.ask(b"LEN", TOPIC) == b":1\r\n"
+
+
+async def test_ids_lead_to_their_part(client):
+    for number in range(2 * PARTS):
+        message_id = value_of(await client.ask(b"PUB", TOPIC, b"%d" % number))
+        partition, _, seq = message_id.partition(b"-")
+        assert (b"%d" % number) in await client.ask(b"READ", TOPIC, partition, seq, b"COUNT", b"1")
+    partitions = value_of(await client.ask(b"PARTITIONS", TOPIC))
+    assert len(partitions) == PARTS
+
+
+async def test_a_receive_that_waits_gets_what_is_published_to_any_part(client, connect):
+    for number in range(PARTS):
+        client.tell((b"RECEIVE", TOPIC, b"WAIT", b"30", b"AUTOACK"))
+        await connect(1).ask(b"PUB", TOPIC, b"%d" % number)
+        [reply] = await client.hear()
+        assert value_of(reply)[0][1] == b"%d" % number
+
+
+async def test_dead_letters_are_spread_and_return(client):
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"max_deliveries", b"1") == b"+OK\r\n"
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    for receipt, _, _ in await receive(client, b"COUNT", b"100"):
+        assert await client.ask(b"NACK", TOPIC, receipt, b"SYNC") == b"+OK\r\n"
+    assert value_of(await client.ask(b"TOPICS")) == [TOPIC, TOPIC + b".dlq"]
+    assert await client.ask(b"LEN", TOPIC + b".dlq") == b":%d\r\n" % (2 * PARTS)
+    assert await client.ask(b"REDRIVE", TOPIC + b".dlq") == b":%d\r\n" % (2 * PARTS)
+    assert len(await receive(client, b"COUNT", b"100")) == 2 * PARTS
+
+
+async def test_a_spread_topic_is_paused_and_deleted_as_a_whole(client, fleet):
+    assert await client.ask(b"PAUSE", TOPIC, b"IN") == b"+OK\r\n"
+    assert [(await client.ask(b"PUB", TOPIC, b"x"))[:7] for _ in range(PARTS)] == [b"-PAUSED"] * PARTS
+    assert await client.ask(b"RESUME", TOPIC) == b"+OK\r\n"
+    assert (await client.ask(b"PUB", TOPIC, b"x")).startswith(b"$")
+    assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
+    assert [member.broker.topics() for member in fleet.members] == [[]] * COUNT
+
+
+async def test_the_number_of_parts_grows(client, fleet):
+    await client.ask(b"PUB", TOPIC, b"x", b"KEY", b"k")
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"spread", b"8") == b"+OK\r\n"
+    assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [8] * COUNT
+    assert len(value_of(await client.ask(b"PARTITIONS", TOPIC))) == 8
+    assert (await client.ask(b"TOPIC", b"SET", TOPIC, b"spread", b"5")).startswith(b"-BADSETTING")
+    assert len(await receive(client)) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"SUBSCRIBE", TOPIC),
+        (b"GET", TOPIC),
+        (b"RECEIVE", TOPIC, b"MEMBER", b"m"),
+        (b"STATS", TOPIC),
+        (b"PEEK", TOPIC),
+        (b"REDRIVE", TOPIC, b"TO", b"other"),
+        (b"GROUP", b"LIST", TOPIC),
+        (b"PUBEACH", TOPIC, b"", b"a", b"2", b"KEY", b"a", b"b", b"2", b"KEY", b"b", b"c", b"2", b"KEY", b"c"),
+    ],
+)
+async def test_what_a_spread_topic_does_not_have_yet_is_refused(client, words):
+    assert (await client.ask(*words)).startswith(b"-CROSSSHARD")
+    assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
+
+
+async def test_a_transaction_with_a_spread_topic_is_refused(client):
+    client.tell((b"MULTI",), (b"PUB", TOPIC, b"x"), (b"EXEC",))
+    began, queued, executed = await client.hear(3)
+    assert (began, queued[:11], executed[:10]) == (b"+OK\r\n", b"-CROSSSHARD", b"-EXECABORT")
+
+
+@pytest.mark.parametrize("words", [(b"PUB", b"x"), (b"RECEIVE",), (b"LEN",), (b"SUBSCRIBE",)])
+async def test_no_client_can_name_a_part(client, words):
+    word, *rest = words
+    for number in range(PARTS):
+        assert (await client.ask(word, part_name(TOPIC, number), *rest)).startswith(b"-BADTOPIC")
+    assert (await client.ask(b"RECEIVEANY", b"TOPICS", part_name(TOPIC, 0))).startswith(b"-BADTOPIC")
+
+
+async def test_requests_of_http_for_a_spread_topic_are_refused(client, fleet):
+    for method, path in (("POST", "/publish/"), ("GET", "/topics/"), ("DELETE", "/")):
+        for door in range(COUNT):
+            answered = await fleet.ask(method, f"{path}{TOPIC.decode()}", b"x", door=door)
+            assert (answered.status, answered.code) == (400, "CROSSSHARD")
+    answered = await fleet.ask("POST", f"/publish/{part_name(TOPIC, 0).decode()}", b"x")
+    assert (answered.status, answered.code) == (400, "BADTOPIC")
+
+
+async def test_a_part_whose_shard_does_not_answer_is_missed_alone(client, fleet):
+    fleet.lose(2)
+    replies = [await client.ask(b"PUB", TOPIC, b"x") for _ in range(PARTS)]
+    away = [reply for reply in replies if reply.startswith(b"-TRYAGAIN")]
+    assert 0 < len(away) < PARTS
+    assert (await client.ask(b"LEN", TOPIC)).startswith(b"-TRYAGAIN")
+
+
+async def test_a_shard_that_was_away_gets_what_it_missed(connect, fleet):
+    fleet.lose(2)
+    client = connect()
+    refused = await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"3")
+    assert refused.startswith(b"-TRYAGAIN")
+    home = fleet.members[1].shard
+    for member in fleet.members:
+        member.shard.peers._away.clear()
+    await home.spreading.complete(TOPIC)
+    assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [3] * COUNT
