@@ -67,7 +67,7 @@ def _checked(db: Path) -> Iterator[int]:
 def _check(directory: Path, placing: Placing) -> int:
     audit, torn, doubt = audited(directory)
     for topic in audit.topics.values():
-        if not placing.has(topic.name):
+        if not placing.has(topic.name) and not topic.is_spread:
             audit.problems.add(f"topic {escape(topic.name)} belongs in shard {placing.shard_of(topic.name)}")
     for name in sorted(filter(placing.has, audit.transfers.topics)):
         audit.problems.add(f"topic {escape(name)} is in this shard, but messages are on their way to it")

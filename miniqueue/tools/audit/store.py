@@ -237,6 +237,7 @@ class Audit:
     def _take_settings(self, parts: Parts, key: bytes, value: bytes) -> None:
         settings = self._decoded(values.decode_settings, key, value)
         self.topics[parts.topic_id].partition_count = None if settings is None else settings.partitions
+        self.topics[parts.topic_id].is_spread = settings is not None and settings.spread > 0
 
     def _take_record(self, parts: Parts, key: bytes, value: bytes) -> None:
         topic = self.topics[parts.topic_id]

@@ -34,6 +34,7 @@ class TopicAudit:
 
     Attributes:
       partition_count: number of partitions in the settings; None if they cannot be read.
+      is_spread: whether the topic is spread, and so in every shard.
       uniques: check of the unique keys.
     """
 
@@ -41,6 +42,7 @@ class TopicAudit:
         self.name = name
         self.topic_id = topic_id
         self.partition_count: int | None = 1
+        self.is_spread = False
         self.uniques = UniqueAudit(topic_id, problems)
         self._problems = problems
         self._heads: dict[int, tuple[int | None, int]] = {}  # key: partition

@@ -3,6 +3,7 @@
     topic               the shard of its name, with a new id, which no other topic of the new store has
     schedule            the shard of its topic
     task                the shard of its topic; if its number is one that another shard gives, with the next number
+    spread topic        every shard, as before: its settings are; its parts are topics of their own
     deleted topics      nowhere
     what has arrived    nowhere: no message is on its way between shards, and numbers of messages begin again
 
@@ -37,14 +38,14 @@ class Content(Protocol):
 
 
 class Target(NamedTuple):
-    """Where a topic or a task goes.
+    """Where a topic goes.
 
     Attributes:
-      shard: number of the new shard.
-      number: its new id or number.
+      shard: number of the new shard; None: a spread topic is in all of them.
+      number: its new id.
     """
 
-    shard: int
+    shard: int | None
     number: int
 
 
@@ -53,15 +54,16 @@ class Source(NamedTuple):
 
     Attributes:
       topics: targets by old topic id.
-      deleted: ids of topics that are deleted, of which keys remain.
+      deleted: ids of topics of which keys remain that are not copied: they are deleted, or another old store has the
+        same spread topic.
       schedules: numbers of new shards by name of the schedule.
-      tasks: targets by old number.
+      tasks: new shard and number by old number.
     """
 
     topics: Mapping[int, Target]
     deleted: frozenset[int]
     schedules: Mapping[bytes, int]
-    tasks: Mapping[int, Target]
+    tasks: Mapping[int, tuple[int, int]]
 
 
 class Plan(NamedTuple):
@@ -87,18 +89,28 @@ def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
     topics: list[dict[int, Target]] = []
     homes: dict[bytes, int] = {}
     reasons: list[str] = []
+    deleted: list[frozenset[int]] = []
+    spread_names: set[bytes] = set()
     next_id = 1
     for number, content in enumerate(contents):
-        names = _topics_of(content)
-        targets = {}
+        names, spread_ids = _topics_of(content), _spread_of(content)
+        targets: dict[int, Target] = {}
+        repeated = {topic_id for topic_id in spread_ids if names.get(topic_id) in spread_names}
         for topic_id, name in sorted(names.items()):
+            if topic_id in repeated:
+                continue
             if name in homes:
                 raise CorruptionError(f"topic {escape(name)} is in shard {homes[name]} and in shard {number}")
             homes[name] = number
-            targets[topic_id] = Target(placing.shard_of(name), next_id)
+            if topic_id in spread_ids:
+                spread_names.add(name)
+            targets[topic_id] = Target(None if topic_id in spread_ids else placing.shard_of(name), next_id)
             next_id += 1
         topics.append(targets)
+        deleted.append(_deleted_of(content) | repeated)
         reasons += _on_their_way(number, content)
+    if shard_count == 1:
+        reasons += [f"topic {escape(name)} is spread, which requires shards" for name in sorted(spread_names)]
     stored_tasks = [_tasks_of(content) for content in contents]
     stored_schedules = [_schedules_of(content, placing) for content in contents]
     reasons += _equal_schedules(stored_schedules)
@@ -106,15 +118,22 @@ def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
         more = [f"and {len(reasons) - _MAX_REASONS} more"] if len(reasons) > _MAX_REASONS else []
         raise ConfigError([f"flag -shards: {shard_count}: {reason}" for reason in reasons[:_MAX_REASONS] + more])
     task_targets = _targets_of_tasks(stored_tasks, shard_count)
-    sources = [
-        Source(topics[n], _deleted_of(contents[n]), stored_schedules[n], task_targets[n]) for n in range(len(contents))
-    ]
+    sources = [Source(topics[n], deleted[n], stored_schedules[n], task_targets[n]) for n in range(len(contents))]
     return Plan(tuple(sources), next_id + 1)
 
 
 def _topics_of(content: Content) -> dict[int, bytes]:
     """Return the names of the topics by id."""
     return {values.decode_topic(value)[0]: keys.topic_name(key) for key, value in content.pairs_of(keys.topics())}
+
+
+def _spread_of(content: Content) -> set[int]:
+    """Return the ids of the spread topics."""
+    return {
+        keys.parse(key).topic_id
+        for key, value in content.pairs_of(keys.space_range(Space.SETTINGS))
+        if values.decode_settings(value).spread
+    }
 
 
 def _deleted_of(content: Content) -> frozenset[int]:
@@ -158,13 +177,13 @@ def _equal_schedules(stored: Sequence[Mapping[bytes, int]]) -> Iterator[str]:
             seen.add(item)
 
 
-def _targets_of_tasks(stored: Sequence[Mapping[int, Task]], shard_count: int) -> list[dict[int, Target]]:
+def _targets_of_tasks(stored: Sequence[Mapping[int, Task]], shard_count: int) -> list[dict[int, tuple[int, int]]]:
     """Return where tasks go; those of one shard keep their order."""
     of_number = Placing(0, shard_count).shard_of
-    targets: list[dict[int, Target]] = [{} for _ in stored]
+    targets: list[dict[int, tuple[int, int]]] = [{} for _ in stored]
     last = [0] * shard_count
     for number, source in sorted((number, source) for source, of_one in enumerate(stored) for number in of_one):
         shard = of_number(stored[source][number].topic)
         last[shard] = Placing(shard, shard_count).next_number(max(number, last[shard] + 1))
-        targets[source][number] = Target(shard, last[shard])
+        targets[source][number] = (shard, last[shard])
     return targets

@@ -171,6 +171,22 @@ def test_many_reasons_are_counted():
     assert reasons_of(part, part)[20:] == ["flag -shards: 3: and 180 more"]
 
 
+def test_a_spread_topic_is_in_every_shard_once():
+    """Its settings are in every shard, its parts are topics of their own."""
+    parts = [pairs_of(TOPICS[n], b"big", first_id=5 * n + 1) for n in range(2)]
+    spread = values.encode_settings(DEFAULT_SETTINGS._replace(spread=4))
+    for number, pairs in enumerate(parts):
+        pairs[keys.settings(5 * number + 2)] = spread
+    shards = resharded(parts, 3)
+    for pairs in shards:
+        assert keys.topic(b"big") in pairs
+        assert list(pairs.values()).count(spread) == 1
+    assert [sum(keys.topic(topic) in pairs for pairs in shards) for topic in TOPICS[:2]] == [1, 1]
+    again = resharded(shards, 2)
+    assert [keys.topic(b"big") in pairs for pairs in again] == [True, True]
+    assert reasons_of(*again, count=1) == ["flag -shards: 1: topic big is spread, which requires shards"]
+
+
 def test_equal_schedules_of_two_shards_are_named_if_they_would_be_in_one():
     parts = [pairs_of() | {schedules.schedule(b"beat"): schedules.encode_schedule(BEAT)} for _ in range(2)]
     (reason,) = reasons_of(*parts)
