@@ -45,6 +45,8 @@ SHORT: Final = frozenset(
     {b"PUBLISH", b"PUB", b"MPUBLISH", b"PUBBATCH", b"PUBEACH", b"PUBPACKED"}
     | {b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
 )
+#: Commands that change a spread topic, of which each part is asked.
+CHANGING: Final = parting.SETTLES | {b"TOPIC", b"PAUSE", b"RESUME", b"GROUP", b"PURGE", b"REDRIVE"}
 #: Commands that can wait for a long time.
 WAITING: Final = frozenset({b"RECEIVE", b"REQUEST"})
 #: Commands after which nothing has changed, even if their owner has ended.
@@ -332,6 +334,8 @@ class Door:
             self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
         elif (number := parting.part_of(command, part_count)) is not None:
             self._forward_to_part(topic, number, command)
+        elif word in parting.SETTLES:
+            self._when_written(partial(self._settle_parts, topic, command, parting.cut(command, part_count)))
         else:
             self._when_written(partial(self._ask_parts, topic, part_count, command, parting.merge_of(command)))
         return True
@@ -355,6 +359,14 @@ class Door:
             own = [*command[:at], part, *command[at + 1 :]]
             answers.append(await self._ask(self._peers.placing.shard_of(part), own))
         return merge(answers)
+
+    async def _settle_parts(self, topic: bytes, command: Command, settles: Sequence[parting.Settles]) -> bytes:
+        """Return the reply to a settle with receipts of several parts; raises MiniqueueError."""
+        answers = list[bytes]()
+        for number, _, words in settles:
+            part = part_name(topic, number)
+            answers.append(await self._ask(self._peers.placing.shard_of(part), [command[0], part, *words]))
+        return parting.settled(settles, answers)
 
     async def _set_spread(self, topic: bytes, command: Command) -> bytes:
         """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""
@@ -523,7 +535,9 @@ def encode(command: Parsed) -> bytes:
 
 
 def _changes(command: Command) -> bool:
-    """Return whether a command that is gathered changes something."""
+    """Return whether a command of which one shard carries out a part changes something."""
+    if command[0].upper() in CHANGING:
+        return True
     return command[0].upper() in (b"SCHEDULE", b"TASK") and command[1].upper() not in (b"GET", b"LIST")
 
 

@@ -2,7 +2,7 @@
 
 PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
 PUB, PUBBATCH, PUBEACH, PUBPACKED                     the part of the key; else of the dedup id or the unique key
-ACK, NACK, BACK, DACK, REJECT, EXTEND                 the part that is contained in the receipts
+ACK, NACK, BACK, DACK, REJECT, EXTEND                 the parts that are contained in the receipts, each its own
 MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the number of the partition
 LEN, PURGE, REDRIVE                                   all, and the sum
 PARTITIONS                                            all, one after the other
@@ -12,16 +12,17 @@ GROUP CREATE, DELETE, SEEK                            all; each can be repeated
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 from miniqueue.core.cursor.receipts import part_of_receipt
+from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
 from miniqueue.core.options.batch import NO_BATCH_OPTIONS, parse_each, parse_packed
 from miniqueue.core.options.publish import parse_words
 from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import joined_array
+from miniqueue.wire.resp_replies import bulk, joined_array
 from miniqueue.wire.resp_splitting import end_of_reply
 
 SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
@@ -40,7 +41,7 @@ def turn() -> int:
 def part_of(command: Command, part_count: int) -> int | None:
     """Return the number of the part that carries a command out; None if it concerns several.
 
-    Raises RequestError for invalid options, and SpreadTopicError for a batch, or a settle, of several parts.
+    Raises RequestError for invalid options, and SpreadTopicError for a batch of several parts.
     """
     word, words = command[0].upper(), command[2:]
     if word in (b"PUBLISH", b"MPUBLISH"):
@@ -57,7 +58,8 @@ def _part_named(command: Command, part_count: int) -> int | None:
     """Return the part that the receipts, the id, or the partition of a command contains; None if it names none."""
     word, words = command[0].upper(), command[2:]
     if word in SETTLES:
-        return _only(map(part_of_receipt, _receipts(command)), command) % part_count
+        parts = {part_of_receipt(receipt) % part_count for receipt in _receipts(command)}
+        return None if len(parts) > 1 else parts.pop() if parts else 0
     if word in _BY_ID and words:
         return part_of_id(words[0]) % part_count
     if word == b"READ" and words and words[0].isdigit():
@@ -91,6 +93,44 @@ def _only(numbers: Iterable[int], command: Command) -> int:
     if len(parts) > 1:
         raise SpreadTopicError(command[1], f"one {command[0].decode('utf-8', 'replace').upper()}")
     return parts.pop() if parts else 0
+
+
+class Settles(NamedTuple):
+    """The settles of one part, of those that a command names.
+
+    Attributes:
+      number: the number of the part.
+      indexes: which receipts of the command these are.
+      words: the command after its name and the topic.
+    """
+
+    number: int
+    indexes: Sequence[int]
+    words: Command
+
+
+def cut(command: Command, part_count: int) -> list[Settles]:
+    """Return the settles of each part that the receipts of a command contain."""
+    receipts = _receipts(command)
+    indexes = indexes_by_number([part_of_receipt(receipt) % part_count for receipt in receipts])
+    rest = command[2 + len(receipts) :]
+    return [Settles(part, own, [*(receipts[index] for index in own), *rest]) for part, own in indexes.items()]
+
+
+def settled(settles: Sequence[Settles], answers: Sequence[bytes]) -> bytes:
+    """Return the replies to the settles of each part as one, in the order of the receipts; or the first error."""
+    outcomes: dict[int, bytes] = {}
+    for each, answer in zip(settles, answers, strict=True):
+        if len(each.indexes) == 1:
+            outcomes[each.indexes[0]] = bulk(answer[1:-2]) if answer.startswith(b"-") else answer
+        elif answer.startswith(b"-"):
+            return without_parts(answer)
+        else:
+            at = answer.index(b"\r\n") + 2
+            for index in each.indexes:
+                end = end_of_reply(answer, at)
+                outcomes[index], at = answer[at:end], end
+    return joined_array(len(outcomes), b"".join(outcomes[index] for index in sorted(outcomes)))
 
 
 # --- replies of all parts -------------------------------------------------------------------------------------

@@ -84,6 +84,19 @@ async def test_messages_are_delivered_once_and_in_the_order_of_their_keys(client
     assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
 
 
+async def test_receipts_of_several_parts_are_settled_by_one_command(client):
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    receipts = [receipt for receipt, _, _ in await receive(client, b"COUNT", b"100")]
+    mixed = receipts[::2] + receipts[1::2]
+    assert value_of(await client.ask(b"EXTEND", TOPIC, *mixed, b"60")) == [b"OK"] * len(mixed)
+    assert value_of(await client.ask(b"ACK", TOPIC, mixed[0], b"SYNC")) == b"OK"
+    outcomes = value_of(await client.ask(b"ACK", TOPIC, *mixed, b"SYNC"))
+    assert outcomes[0].startswith(b"NOLEASE")
+    assert outcomes[1:] == [b"OK"] * (len(mixed) - 1)
+    assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
+
+
 async def test_messages_without_keys_are_in_all_shards(client, fleet):
     for number in range(2 * PARTS):
         client.tell((b"PUBLISH", TOPIC, b"%d" % number))
