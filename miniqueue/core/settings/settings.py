@@ -393,11 +393,14 @@ def of_members(members: Mapping[str, object], topic: bytes = b"") -> TopicSettin
 def parse_texts(words: list[str]) -> dict[str, object]:
     """Parse words of RESP, names each followed by a value, to JSON values; the last value of a name counts.
 
+    Names can have any case, as all words of RESP that are not data.
+
     Raises InvalidSettingError for an unknown name or an invalid value.
     """
     if len(words) % 2:
         raise InvalidSettingError(words[-1], "followed by a value")
-    return {name: _parsed(name, text) for name, text in zip(words[::2], words[1::2], strict=True)}
+    names = [lower if (lower := name.lower()) in DEFAULTS else name for name in words[::2]]
+    return {name: _parsed(name, text) for name, text in zip(names, words[1::2], strict=True)}
 
 
 def text_of(value: object) -> str:

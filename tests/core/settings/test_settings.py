@@ -86,6 +86,12 @@ def test_words_say_the_same_as_json():
     }
 
 
+def test_names_in_words_have_any_case():
+    assert topic_settings.parse_texts(["SPREAD", "8", "Partitions", "2"]) == {"spread": 8, "partitions": 2}
+    with pytest.raises(InvalidSettingError, match="NONE is no setting"):
+        topic_settings.parse_texts(["NONE", "8"])
+
+
 @pytest.mark.parametrize(
     "words",
     [["max_deliveries"], ["color", "1"], ["max_deliveries", "1_0"], ["lease_seconds", "nan"], ["retry_delays", "1,,2"]],

@@ -504,7 +504,7 @@ def _spreads(command: Parsed) -> bool:
         isinstance(command, list)
         and command[0].upper() == b"TOPIC"
         and command[1].upper() in (b"CREATE", b"SET")
-        and b"spread" in command[3::2]
+        and b"spread" in map(bytes.lower, command[3::2])
     )
 
 
