@@ -20,13 +20,13 @@ def client_of(broker: BrokerProcess) -> redis.Redis:
     return redis.Redis(port=broker.resp_port, decode_responses=True, socket_timeout=LIMIT_SECONDS)
 
 
-def publish_until_stored(broker: BrokerProcess, topic: str, payload: str) -> list[str]:
+def publish_until_stored(broker: BrokerProcess, topic: str, payload: str, *options: str) -> list[str]:
     """Publish a message until its shard accepts it; return the codes of the errors before."""
     errors: list[str] = []
     until = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < until:
         try:
-            client_of(broker).execute_command("PUB", topic, payload, "DEDUP", payload)
+            client_of(broker).execute_command("PUB", topic, payload, "DEDUP", payload, *options)
         except redis.ResponseError as exc:
             errors.append(code_of(exc))
             time.sleep(0.05)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import hiredis
 
 from miniqueue.core.settings.placing import Placing
+from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.context import Presence
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.wire.resp_parser import Command
@@ -92,7 +93,12 @@ async def _receive_now(
         if left <= 0 or not (own or wanted.has_patterns):
             continue
         part = [name, *wanted.options, b"COUNT", b"%d" % left, *([b"TOPICS", *own] if own else [])]
-        reply = await ask(shard, part)
+        try:
+            reply = await ask(shard, part)
+        except MiniqueueError:
+            if left == wanted.message_count:
+                raise
+            break  # what was leased is delivered
         if reply.startswith(b"-"):
             if left == wanted.message_count:
                 return reply

@@ -210,6 +210,23 @@ async def test_a_part_whose_shard_does_not_answer_is_missed_alone(client, fleet)
     assert (await client.ask(b"LEN", TOPIC)).startswith(b"-TRYAGAIN")
 
 
+async def test_messages_leased_before_a_shard_did_not_answer_are_delivered(client, fleet):
+    for number in range(4 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    present = sum(
+        member.broker.inspect.depth(name)
+        for member in fleet.members[:2]
+        for name in member.broker.topics()
+        if name != TOPIC
+    )
+    fleet.lose(2)
+    received = 0
+    for _ in range(COUNT * PARTS):  # each begins at another shard
+        reply = await client.ask(b"RECEIVE", TOPIC, b"COUNT", b"100")
+        received += 0 if reply.startswith(b"-TRYAGAIN") else len(value_of(reply))
+    assert received == present
+
+
 async def test_a_shard_that_was_away_gets_what_it_missed(connect, fleet):
     fleet.lose(2)
     client = connect()
