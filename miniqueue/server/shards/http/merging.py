@@ -23,6 +23,7 @@ from miniqueue.server.asgi.replies import Reply, json_reply
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.owners import Answer, Owners, first_error
+from miniqueue.server.views.usage import limit_of_all
 
 #: Number of rows that are merged in one iteration of the event loop.
 ROWS_IN_TURN: Final = 1_000
@@ -121,12 +122,12 @@ def _by_number(row: Row) -> int:
 # --- usage ----------------------------------------------------------------------------------------------------
 
 
-async def _usage(quotas_of: Callable[[str], Quotas], owners: Owners, _scope: Scope, answers: list[Answer]) -> Reply:
+async def _usage(quotas_of: Callable[[str], Quotas], _owners: Owners, _scope: Scope, answers: list[Answer]) -> Reply:
     lists = [orjson.loads(answer.body)["usage"] for answer in answers]
-    return json_reply(200, {"usage": merged_usage(lists, owners.placing.shard_count, quotas_of)})
+    return json_reply(200, {"usage": merged_usage(lists, quotas_of)})
 
 
-def merged_usage(lists: Iterable[list[Row]], shard_count: int, quotas_of: Callable[[str], Quotas]) -> list[Row]:
+def merged_usage(lists: Iterable[list[Row]], quotas_of: Callable[[str], Quotas]) -> list[Row]:
     """Add what each user has, of the list of each shard.
 
     A limit is of each shard, so that all together may have the sum; a quota is of all.
@@ -136,19 +137,16 @@ def merged_usage(lists: Iterable[list[Row]], shard_count: int, quotas_of: Callab
         for row in rows:
             users.setdefault(row["user"], []).append(row)
     names = sorted(users, key=lambda name: (name is not None, name or ""))
-    return [_added(users[name], shard_count, NO_QUOTAS if name is None else quotas_of(name)) for name in names]
+    return [_added(users[name], NO_QUOTAS if name is None else quotas_of(name)) for name in names]
 
 
-def _added(rows: list[Mapping[str, Any]], shard_count: int, quotas: Quotas) -> Row:
-    of_all = {name.removeprefix("max_"): quota for name, quota in quotas.members().items()}
+def _added(rows: list[Mapping[str, Any]], quotas: Quotas) -> Row:
     added: Row = {"user": rows[0]["user"]}
     for name in rows[0].keys() - {"user", "memory"}:
         limits, used = ([row[name][member] for row in rows] for member in ("limit", "used"))
-        limit = None if None in limits else max(limits)
-        is_of_all = limit is None or (limit == of_all.get(_snake(name)) and name != "memoryBytes")
         added[name] = {
             "used": None if None in used else sum(used),
-            "limit": limit if is_of_all or limit is None else limit * shard_count,
+            "limit": limit_of_all(_snake(name), limits, quotas),
         }
     purposes = {purpose for row in rows for purpose in row["memory"]}
     memory = {purpose: sum(row["memory"].get(purpose, 0) for row in rows) for purpose in sorted(purposes)}

@@ -95,7 +95,7 @@ def broker(quotas_of: Callable[[str], Quotas], parts: Sequence[Part]) -> Content
         "ready": _readiness(parts),
         "storeBytes": _sum(known, "storeBytes"),
         "limits": [_limit(rows) for rows in zip(*[part["limits"] for part in known], strict=True)],
-        "usage": merged_usage([part["usage"] for part in known], len(parts), quotas_of),
+        "usage": merged_usage([part["usage"] for part in known], quotas_of),
         "followers": _joined(known, "followers"),
         "tasks": sorted(_joined(known, "tasks"), key=lambda task: int(task["id"])),
         "shards": [_shard(number, part) for number, part in enumerate(parts)],

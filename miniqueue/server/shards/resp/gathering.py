@@ -1,7 +1,7 @@
 """Commands without a topic, which all shards carry out, each for what it has; and how one reply is made of theirs.
 
     TOPICS, STATS, USAGE, INFO, CLIENT LIST, LEASES, TASK LIST, SCHEDULE LIST    of all shards, merged
-    TASK GET, TASK CANCEL                                                        by the shard that has given the id
+    TASK GET, TASK CANCEL                                      by the shard that gives such ids, or else has it
     SCHEDULE GET, FIRE, DELETE                                                   by the shard that has the schedule
     SCHEDULE SET                                  by the shard with its topic; others delete one of that name then
 
@@ -16,8 +16,10 @@ import hiredis
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
 from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.placing import Placing
+from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.views.usage import limit_of_all
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -40,15 +42,22 @@ async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, 
     if word == b"SCHEDULE" and subcommand == b"SET":
         return await _set_schedule(placing, ask, command)
     if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3 and command[2].isdigit():
-        return await ask(placing.owner_of_number(int(command[2][:20])), command)
+        reply = await ask(placing.owner_of_number(int(command[2][:20])), command)
+        if not reply.startswith(b"-NOTASK"):
+            return reply
+        return _of_one(await ask_all(command))  # the store may have had another number of shards when it began
     answers = await ask_all(command)
     if word == b"SCHEDULE" and subcommand != b"LIST":
         return _of_one(answers)
     error = next((answer for answer in answers if answer.startswith(b"-")), None)
     if error is not None:
         return error
-    merge = MERGES[b"%b %b" % (word, subcommand) if word in _CONTAINERS else word]
-    return replies.encode(merge(command, [_parsed(answer) for answer in answers]), client.session.protocol)
+    parsed = [_parsed(answer) for answer in answers]
+    if word == b"USAGE":
+        merged = _usage(client.broker.shares.quotas_of, parsed)
+    else:
+        merged = MERGES[b"%b %b" % (word, subcommand) if word in _CONTAINERS else word](command, parsed)
+    return replies.encode(merged, client.session.protocol)
 
 
 def is_gathered(command: Command) -> bool:
@@ -69,7 +78,7 @@ def _parsed(answer: bytes) -> Any:  # noqa: ANN401 - whatever the reply is
 
 def _of_one(answers: list[bytes]) -> bytes:
     """Return the reply of the shard that has what was asked for."""
-    return min(answers, key=lambda answer: (answer.startswith(b"-NOSCHEDULE"), answer.startswith(b"-")))
+    return min(answers, key=lambda answer: (answer.startswith((b"-NOSCHEDULE", b"-NOTASK")), answer.startswith(b"-")))
 
 
 async def _set_schedule(placing: Placing, ask: Ask, command: Command) -> bytes:
@@ -189,38 +198,36 @@ def _fields(text: str) -> Iterable[tuple[str, str]]:
             yield name, value
 
 
-def _usage(_command: Command, answers: list[Any]) -> replies.Value:
-    """Add what each user has; its limits are those of all shards together."""
+def _usage(quotas_of: Callable[[str], Quotas], answers: list[Any]) -> replies.Value:
+    """Add what each user has, and may have."""
     by_user: dict[Any, list[dict[bytes, Any]]] = {}
     for answer in answers:
         for row in map(_map, answer):
             by_user.setdefault(row[b"user"], []).append(row)
-    return [
-        _usage_of(rows) for _, rows in sorted(by_user.items(), key=lambda item: (item[0] is not None, item[0] or b""))
-    ]
+    users = sorted(by_user, key=lambda user: (user is not None, user or b""))
+    return [_usage_of(by_user[user], NO_QUOTAS if user is None else quotas_of(user.decode())) for user in users]
 
 
-def _usage_of(rows: list[dict[bytes, Any]]) -> dict[replies.Value, replies.Value]:
+def _usage_of(rows: list[dict[bytes, Any]], quotas: Quotas) -> dict[replies.Value, replies.Value]:
     merged: dict[Any, Any] = {}
     for name, first in rows[0].items():
         if not isinstance(first, (dict, list)):
             merged[name] = first
             continue
         maps = [_map(row[name]) for row in rows]
-        merged[name] = _added(maps) if name == b"memory" else _limited(maps)
+        if name == b"memory":
+            merged[name] = _added(maps)
+        else:
+            used, limits = ([each[member] for each in maps] for member in (b"used", b"limit"))
+            limit = limit_of_all(name.decode(), limits, quotas)
+            merged[name] = {b"used": None if None in used else sum(used), b"limit": limit}
     return merged
-
-
-def _limited(maps: list[dict[bytes, Any]]) -> dict[replies.Value, replies.Value]:
-    used = [each[b"used"] for each in maps]
-    return {b"used": None if None in used else sum(used), b"limit": maps[0][b"limit"]}
 
 
 _CONTAINERS: Final = frozenset({b"CLIENT", b"TASK", b"SCHEDULE"})
 MERGES: Final[Mapping[bytes, Merge]] = {
     b"TOPICS": _topics,
     b"STATS": _stats,
-    b"USAGE": _usage,
     b"INFO": _info,
     b"LEASES": _joined,
     b"CLIENT LIST": _clients,
@@ -228,6 +235,7 @@ MERGES: Final[Mapping[bytes, Merge]] = {
     b"SCHEDULE LIST": _schedules,
 }
 GATHERED: Final = frozenset(MERGES) | {
+    b"USAGE",
     b"TASK GET",
     b"TASK CANCEL",
     b"SCHEDULE SET",

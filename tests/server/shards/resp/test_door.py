@@ -5,10 +5,13 @@ import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import hiredis
 import pytest
 
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.core.message.slots import slot_of
+from miniqueue.core.settings.placing import Placing
+from miniqueue.core.settings.quotas import Quotas
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
 from miniqueue.wire.resp_splitting import end_of_reply
@@ -384,6 +387,39 @@ async def test_a_task_is_found_at_any_door(connect, fleet, topic):
     number = (await connect(0).ask(b"PURGE", topic, b"TASK")).split(b"\r\n")[1]
     assert b"$5\r\ntopic\r\n$%d\r\n%b" % (len(topic), topic) in await connect(1).ask(b"TASK", b"GET", number)
     assert number in await connect(2).ask(b"TASK", b"LIST")
+
+
+async def test_a_task_is_found_after_the_number_of_shards_has_changed(connect, fleet):
+    broker = fleet.broker_with(OTHER.decode())
+    await fleet.publish(OTHER.decode())
+    broker.place(Placing(0, COUNT))  # its ids are those of another shard
+    number = (await connect().ask(b"PURGE", OTHER, b"TASK")).split(b"\r\n")[1]
+    broker.place(Placing(1, COUNT))
+    assert OTHER in await connect().ask(b"TASK", b"GET", number)
+    assert not (await connect(2).ask(b"TASK", b"CANCEL", number)).startswith(b"-NOTASK")
+    assert (await connect().ask(b"TASK", b"GET", b"7")).startswith(b"-NOTASK")
+
+
+async def test_usage_is_the_same_over_both_protocols(tmp_path):
+    ann = user("ann", admin=("*",))
+    async with fleet_in(tmp_path, sign_in_for(ann)) as fleet:
+        for member in fleet.members:
+            member.broker.set_quotas({"ann": Quotas(max_topics=100, max_bytes=1_000, max_messages_per_second=50)})
+        client = DoorClient(fleet.members[0].resp)
+        client.tell((b"HELLO", b"3", b"AUTH", b"ann", token_of("ann")), (b"USAGE",))
+        _, usage = await client.hear(2)
+        rows = (await fleet.ask("GET", "/usage", b"", (b"authorization", b"Bearer " + token_of("ann")))).json["usage"]
+        client.transport.lose()
+    reader = hiredis.Reader()
+    reader.feed(usage)
+    of_resp = reader.gets()
+    assert [row[b"user"] for row in of_resp] == [None, b"ann"]
+    for row, of_http in zip(of_resp, rows, strict=True):
+        limits = {name: value[b"limit"] for name, value in row.items() if name not in (b"user", b"memory")}
+        assert list(limits.values()) == [of_http[name]["limit"] for name in of_http if name not in ("user", "memory")]
+    assert limits[b"topics"] == 100  # less than three times the share of a user, 75
+    assert limits[b"partitions"] == COUNT * 75
+    assert limits[b"messages_per_second"] == 50
 
 
 async def test_receive_any_takes_from_all_shards_and_never_more_than_is_wanted(client, fleet):
