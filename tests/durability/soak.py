@@ -22,6 +22,7 @@ from tests.durability.crash.powercut import build_library
 from tests.durability.crash.result import Result
 from tests.durability.crash.sweep import record_run, sweep
 from tests.durability.crash.tasks import TaskLoop
+from tests.durability.crash.transfers import TransferLoop
 from tests.durability.crash.transform import TransformLoop
 from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
@@ -161,6 +162,12 @@ def _tasks(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{counted.line()} seed={seed}", not counted.findings, "\n".join(counted.findings))
 
 
+def _transfers(directory: Path, count: int, seed: int) -> Outcome:
+    """Kill processes of a broker with shards, `count` times; each message must be in the last shard once."""
+    counted = TransferLoop(directory, seed).run(count)
+    return Outcome(f"{counted.line()} seed={seed}", not counted.findings, "\n".join(counted.findings))
+
+
 def _damage(directory: Path, count: int, seed: int) -> Outcome:
     """Damage files of stores in every way there is, up to 25 times `count` cases of a kind and store."""
     total = Tally()
@@ -179,6 +186,7 @@ LOOPS: dict[str, Loop] = {
     "follow": _follow,
     "transform": _transform,
     "tasks": _tasks,
+    "transfers": _transfers,
     "kill": _kill,
     "kill-shards": _kill_shards,
     **{mode.value: _cut(mode) for mode in Mode},

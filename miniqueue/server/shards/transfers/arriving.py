@@ -29,6 +29,7 @@ class Arriving(asyncio.Protocol):
         self._reader = hiredis.Reader(notEnoughData=None)
         self._commands: deque[list[bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -42,11 +43,18 @@ class Arriving(asyncio.Protocol):
         if self._commands and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._carry_out())
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take no more parcels, and answer none: the other process has ended, and sends them again."""
+        self._is_lost = True
+        self._commands.clear()
+
     async def _carry_out(self) -> None:
         try:
             while self._commands:
                 word, *words = self._commands.popleft()
-                self._transport.write(await self._take(words) if word == WORD else replies.bulk(words[0]))
+                reply = await self._take(words) if word == WORD else replies.bulk(words[0])
+                if not self._is_lost:
+                    self._transport.write(reply)
         except Exception:
             log.exception("a parcel of another shard could not be taken", source=self._source)
             self._transport.abort()

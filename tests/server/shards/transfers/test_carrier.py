@@ -136,3 +136,18 @@ async def test_parcels_are_answered_in_order_and_a_refusal_of_the_broker_as_an_e
         protocol.data_received(parcel)
         await settle_down()
         assert b"-DRAINING" in transport.written
+
+
+async def test_a_parcel_is_not_answered_after_the_other_process_has_ended():
+    async with Shards() as shards:
+        here, there = shards.both
+        await here.publish(HERE, b"a")
+        await here.broker.redrive(HERE, target=THERE)
+        protocol = Arriving(there.broker.inbox, 0)
+        transport = FakeTransport(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(encode_parcel(here.broker.outbox.parcel(1)))
+        protocol.connection_lost(None)
+        await settle_down()
+        assert transport.written == b""
+        assert await there.drain(THERE) == [b"a"]
