@@ -355,13 +355,26 @@ async def measure_settles() -> list[Measured]:
     """Settle as many messages as one command can name: each has a lease, or most of them cut one."""
     world = World()
     broker = await world.start()
-    client, app, measured = Client(RespServer(broker, PARAMETERS)), HttpApp(broker), []
+    server = RespServer(broker, PARAMETERS)
+    client, app, measured = Client(server), HttpApp(broker), []
     for word, value in SETTLES.items():
         for count in (1, SETTLED):
             receipts = (await lease(world, client, count))[::-1]
             words = b" ".join([word, b"in", *receipts, value])
             name = f"{word.decode()} of leases of {count}"
             measured.append(await measure(name, partial(say, client, words)))
+    for word in (b"ACK", b"NACK", b"BACK", b"DACK 5"):
+        await say(client, b"TOPIC DELETE in")
+        world.broker.publish(b"in", [b"x"] * HELD)
+        await world.commit()
+        stream = Client(server)
+        stream.send(*b"SUBSCRIBE in PREFETCH 10000".split())
+        await settle_down()
+        stream.transport.take()
+        words = b" ".join([word, *[b"%d" % receipt for receipt in range(HELD, 0, -1)]])
+        measured.append(await measure(f"{word.decode()} in a stream", partial(say, stream, words)))
+        stream.transport.lose()
+        await quiet(world)
     body = orjson.dumps({"receipts": [receipt.decode() for receipt in await lease(world, client, SETTLED)][::-1]})
     measured.append(await measure("nack over HTTP", partial(get, app, "/topics/in/nack", body)))
     assert broker.stats()[b"in"].leased == 0

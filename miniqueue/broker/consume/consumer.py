@@ -10,8 +10,10 @@ on the end of the connection. Delivered messages count as held, whether the clie
 holds nothing and stays forever.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from miniqueue.broker.consume import membership
 from miniqueue.broker.consume.dispatcher import MAX_RETURNED, Dispatcher
@@ -35,6 +37,11 @@ MAX_HELD_BYTES = 4 << 20
 #: From this many bytes on, what a consumer holds is charged to its client, in steps of this size; with memory short, it
 #: gets no more than this.
 CHARGED_BYTES = 64 << 10
+#: Maximum number of messages that one event-loop iteration settles, or of leases of messages that are acknowledged.
+MAX_SETTLED = 100
+
+#: What settles messages in turns; None if they have been settled.
+Rest = Coroutine[Any, Any, None] | None
 
 
 class Consumer:
@@ -137,51 +144,53 @@ class Consumer:
         if self.room and self not in self.group.waiters:
             self._dispatcher.serve(self)
 
-    def ack(self, receipts: Sequence[int] | None = None) -> None:
+    def ack(self, receipts: Sequence[int] | None = None) -> Rest:
         """Acknowledge messages.
 
         Args (of all methods that settle):
           receipts: the receipts of the messages; None means the only message held.
 
+        Returns (all methods that settle) None, or, if one event-loop iteration may not settle so many, what settles
+        them in turns, and raises the same errors. Messages whose leases end meanwhile are not settled. It also raises
+        BrokenOffError if the store fails meanwhile.
+
         Raises (all methods that settle):
           NothingOutstandingError: no message is held, or its topic was deleted.
           UnknownReceiptError: some receipts name no message that is held; the other messages are settled.
         """
-        self._settle(GroupCursor.ack, receipts, is_returned=False)
+        return self._settle(GroupCursor.ack, receipts, is_returned=False)
 
     def move(self, receipts: Sequence[int]) -> None:
-        """Remove messages that the same commit adds to another topic."""
-        self._settle(_move, receipts, is_returned=False)
+        """Remove messages that the same commit adds to another topic, in this iteration."""
+        self._settle_now(_move, receipts, is_returned=False)
 
-    def nack(self, receipts: Sequence[int] | None = None, options: NackOptions = PLAIN_NACK) -> None:
+    def nack(self, receipts: Sequence[int] | None = None, options: NackOptions = PLAIN_NACK) -> Rest:
         """Return messages to the front of the topic, in the order of `receipts`; also raises InvalidDelayError."""
         if options is PLAIN_NACK:
-            self._settle(returning.nack, receipts, returning.nack_all)
-            return
+            return self._settle(returning.nack, receipts, returning.nack_all)
         delay_seconds, reason = options
         if delay_seconds is None:
             nack_all = partial(returning.nack_all, reason=reason)
-            self._settle(partial(returning.nack, reason=reason), receipts, nack_all)
-            return
+            return self._settle(partial(returning.nack, reason=reason), receipts, nack_all)
         due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
-        self._settle(partial(returning.dack, due_at_ms=due_at_ms, cause="nacks", reason=reason), receipts)
+        return self._settle(partial(returning.dack, due_at_ms=due_at_ms, cause="nacks", reason=reason), receipts)
 
-    def back(self, receipts: Sequence[int] | None = None) -> None:
+    def back(self, receipts: Sequence[int] | None = None) -> Rest:
         """Return messages to the back of the topic."""
-        self._settle(returning.back, receipts)
+        return self._settle(returning.back, receipts)
 
     def pass_over(self, receipts: Sequence[int]) -> None:
         """Return messages that were not processed to the back; the topic's settings do not make them dead letters."""
-        self._settle(_pass_over, receipts)
+        self._settle_now(_pass_over, receipts)
 
-    def dack(self, delay_seconds: float, receipts: Sequence[int] | None = None) -> None:
+    def dack(self, delay_seconds: float, receipts: Sequence[int] | None = None) -> Rest:
         """Return messages to the front on the first tick after `delay_seconds`.
 
         Raises:
           InvalidDelayError: the delay is negative, NaN, or too long; the messages are still held.
         """
         due_at_ms = self._dispatcher.due_at_ms(delay_seconds)
-        self._settle(partial(returning.dack, due_at_ms=due_at_ms), receipts)
+        return self._settle(partial(returning.dack, due_at_ms=due_at_ms), receipts)
 
     def attributes_of(self, receipt: int | None) -> bytes:
         """Return the encoded attributes of a message that is held; None means the only one; raises as `ack` does."""
@@ -273,10 +282,10 @@ class Consumer:
         self,
         act: Callable[[GroupCursor, Lease], None],
         receipts: Sequence[int] | None,
-        act_on_all: Callable[[Sequence[CursorLease]], int] | None = None,
+        act_on_all: Callable[..., int] | None = None,
         *,
         is_returned: bool = True,
-    ) -> None:
+    ) -> Rest:
         if self.member is not None:
             self._begin_session()
         if receipts is None:  # the usual case, so it is inlined
@@ -286,7 +295,41 @@ class Consumer:
             self.room = self._prefetch - holding.count if size_bytes < self._free_bytes else self._room_of_much()
             act(cursor, lease)
             self._dispatcher.settled(self.group, is_returned=is_returned)
-            return
+            return None
+        if len(receipts) > MAX_SETTLED and (is_returned or not self._holding.has_few(receipts, MAX_SETTLED)):
+            return self._dispatcher.in_epoch(self._settle_in_turns(act, receipts, act_on_all, is_returned=is_returned))
+        self._settle_now(act, receipts, act_on_all, is_returned=is_returned)
+        return None
+
+    async def _settle_in_turns(
+        self,
+        act: Callable[[GroupCursor, Lease], None],
+        receipts: Sequence[int],
+        act_on_all: Callable[..., int] | None,
+        *,
+        is_returned: bool,
+    ) -> None:
+        if act_on_all is not None:
+            act_on_all = partial(act_on_all, places=FrontPlaces(len(receipts)))
+        unknown_count = 0
+        parts = [receipts[start : start + MAX_SETTLED] for start in range(0, len(receipts), MAX_SETTLED)]
+        async with aclosing(self._dispatcher.in_turns(parts)) as turns:
+            async for part in turns:
+                try:
+                    self._settle_now(act, part, act_on_all, is_returned=is_returned)
+                except UnknownReceiptError as error:
+                    unknown_count += error.unknown_count
+        if unknown_count:
+            raise UnknownReceiptError(unknown_count, len(receipts))
+
+    def _settle_now(
+        self,
+        act: Callable[[GroupCursor, Lease], None],
+        receipts: Sequence[int],
+        act_on_all: Callable[[Sequence[CursorLease]], int] | None = None,
+        *,
+        is_returned: bool = True,
+    ) -> None:
         held = list(self._holding.take(receipts))
         self._measure_room()
         settled_count = settle_each(act, held) if act_on_all is None else act_on_all(held)

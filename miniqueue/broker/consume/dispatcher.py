@@ -1,11 +1,11 @@
 """Delivers messages to waiting consumers, and commits what they settle and return."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from miniqueue.broker.cleanup.expiry import sift
 from miniqueue.broker.engine.engine import Engine
@@ -17,6 +17,8 @@ from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.returning import FrontPlaces
+
+T = TypeVar("T")
 
 #: Maximum number of leases that are delivered in one event-loop iteration; a message with attributes counts as a lease,
 #: because each is encoded on its own.
@@ -155,6 +157,14 @@ class Dispatcher:
         if topic.is_idle and self._topics.get(topic.name) is topic:  # another topic may have its name by now
             del self._topics[topic.name]
             topic.dissolve()
+
+    def in_turns(self, parts: Sequence[T]) -> AsyncGenerator[T, None]:
+        """Yield one of `parts` in each turn of the event loop."""
+        return self._engine.share.in_turns(parts, 1)
+
+    def in_epoch(self, act: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return an act that raises BrokenOffError if memory is dropped meanwhile."""
+        return self._journal.epoch.once(act)
 
     def in_parts(self, work: parts.Parts) -> "asyncio.Task[None] | None":
         """Do work in parts, as `parts.begin` does."""

@@ -1,6 +1,6 @@
 """The leases of one consumer, by the receipts of their messages."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -98,6 +98,12 @@ class Holding:
     def leases(self) -> list[CursorLease]:
         """Return all leases in the order of their receipts."""
         return [self._held[start] for start in self._starts]
+
+    def has_few(self, receipts: Sequence[int], max_count: int) -> bool:
+        """Whether these receipts are consecutive, and at most `max_count` leases begin within them."""
+        if not isinstance(receipts, range):
+            return False
+        return bisect_left(self._starts, receipts.stop) - bisect_left(self._starts, receipts.start) <= max_count
 
     def take_first(self, max_count: int) -> list[CursorLease]:
         """Remove the first messages, at most `max_count`, and return their leases, the last of which may be cut."""

@@ -24,6 +24,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Consumer
+from miniqueue.broker.consume.consumer import Rest
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
@@ -107,24 +108,24 @@ class Subscription:
             while more_body and not self._is_ended:
                 message = await receive()
                 more_body = message.get("more_body", False)
-                self._execute(message.get("body", b""))
+                await self._execute(message.get("body", b""))
             if not self._is_ended and message["type"] != "http.disconnect":  # a client that has gone waits for nothing
                 await self._consumer.load_ended()
         finally:
             self.end()
 
-    def _execute(self, chunk: bytes) -> None:
+    async def _execute(self, chunk: bytes) -> None:
         for command in self._decoder.feed(chunk):
             if self._is_ended:
                 return
-            self._execute_one(command)
+            await self._execute_one(command)
         if self._decoder.error is not None:
             self._fail(self._decoder.error)
             self.end()
 
-    def _execute_one(self, command: str) -> None:
+    async def _execute_one(self, command: str) -> None:
         try:
-            execute(self._consumer, self._requests, command, has_receipts=self._has_receipts)
+            await execute(self._consumer, self._requests, command, has_receipts=self._has_receipts)
         except MiniqueueError as error:
             self._fail(error)
             # The topic may have been deleted with its messages; a client that only settles must get the next ones.
@@ -167,7 +168,7 @@ def _encode_with_receipts(lease: Lease) -> bytes:
     return encode_deliveries(lease.payloads, lease.counts.dacks, lease.receipt)
 
 
-def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipts: bool = False) -> None:
+async def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipts: bool = False) -> None:
     """Execute one command; surplus arguments are ignored, except for REPLY, where they are part of the payload.
 
     Raises:
@@ -190,7 +191,9 @@ def execute(consumer: Consumer, requests: Requests, command: str, *, has_receipt
         if name == "REPLY":
             _reply(consumer, requests, arguments, has_receipts)
         else:
-            _settle(consumer, name, arguments, has_receipts)
+            rest = _settle(consumer, name, arguments, has_receipts)
+            if rest is not None:
+                await rest
     except NothingOutstandingError as exc:
         raise NothingOutstandingError("no message is outstanding") from exc
     consumer.refill()
@@ -203,26 +206,26 @@ def _init(consumer: Consumer) -> None:
         raise MessageOutstandingError("error getting next value for consumer") from exc
 
 
-def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: bool) -> None:
+def _settle(consumer: Consumer, name: str, arguments: list[str], has_receipts: bool) -> Rest:
     if name == "ACK":
-        _ack(consumer, arguments, has_receipts)
-    elif name == "NACK":
-        _nack(consumer, arguments, has_receipts)
-    elif name == "BACK":
-        consumer.back(_receipts(arguments, has_receipts))
-    elif name == "DACK":
-        _dack(consumer, arguments, has_receipts)
-    else:
-        raise UnknownCommandError("unrecognised command received")
+        return _ack(consumer, arguments, has_receipts)
+    if name == "NACK":
+        return _nack(consumer, arguments, has_receipts)
+    if name == "BACK":
+        return consumer.back(_receipts(arguments, has_receipts))
+    if name == "DACK":
+        return _dack(consumer, arguments, has_receipts)
+    raise UnknownCommandError("unrecognised command received")
 
 
-def _ack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+def _ack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> Rest:
     was_holding = consumer.is_holding
     try:
-        consumer.ack(_receipts(arguments, has_receipts))
+        return consumer.ack(_receipts(arguments, has_receipts))
     except NothingOutstandingError:
         if not was_holding:
             raise
+        return None
         # Otherwise the message was deleted with its topic, which is as good as acknowledged.
 
 
@@ -233,7 +236,7 @@ def _reply(consumer: Consumer, requests: Requests, arguments: list[str], has_rec
     requests.reply_from_stream(consumer, receipt, " ".join(arguments).encode())
 
 
-def _nack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+def _nack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> Rest:
     """Return messages; `DELAY seconds` and `REASON text` follow the receipts; the text is the rest of the command."""
     options: dict[bytes, bytes] = {}
     if "REASON" in arguments:
@@ -243,15 +246,15 @@ def _nack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
     if arguments[-2:-1] == ["DELAY"]:
         options[b"DELAY"] = arguments[-1].encode()
         del arguments[-2:]
-    consumer.nack(_receipts(arguments, has_receipts), parse_nack_options(options))
+    return consumer.nack(_receipts(arguments, has_receipts), parse_nack_options(options))
 
 
-def _dack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> None:
+def _dack(consumer: Consumer, arguments: list[str], has_receipts: bool) -> Rest:
     if not arguments:
         raise InvalidDelayError("too few arguments provided to DACK")
     receipts = _receipts(arguments[1:], has_receipts)
     try:
-        consumer.dack(parse_seconds(arguments[0]), receipts)
+        return consumer.dack(parse_seconds(arguments[0]), receipts)
     except InvalidDelayError as exc:
         raise InvalidDelayError("invalid DACK duration argument at position [1]") from exc
 

@@ -104,10 +104,10 @@ async def test_many_unknown_receipts_do_not_look_at_every_lease(world):
     begun_at = time.thread_time()
     await world.publish(b"t", *(b"%d" % n for n in range(8000)))
     consumer = Prefetching(world, prefetch=8000).start()
-    consumer.consumer.ack(list(range(1, 8001, 2)))  # leaves 4000 leases
+    await consumer.consumer.ack(list(range(1, 8001, 2)))  # leaves 4000 leases
     with pytest.raises(UnknownReceiptError, match="100000 of 100000 receipts"):
-        consumer.consumer.ack(list(range(10**9, 10**9 + 200_000, 2)))
-    consumer.consumer.ack(list(range(8000, 0, -2)))
+        await consumer.consumer.ack(list(range(10**9, 10**9 + 200_000, 2)))
+    await consumer.consumer.ack(list(range(8000, 0, -2)))
     assert consumer.consumer.room == 8000
     assert time.thread_time() - begun_at < 10  # on the processor; to look at each takes minutes
 
@@ -187,7 +187,7 @@ async def test_unknown_receipts_are_told_without_looking_at_each_lease(world):
         await world.publish(b"t", b"%d" % n)
     consumer = Prefetching(world, prefetch=50).start()
     with pytest.raises(UnknownReceiptError, match="99950 of 100000"):
-        consumer.consumer.ack(list(range(1, 100_001)))
+        await consumer.consumer.ack(list(range(1, 100_001)))
     assert consumer.consumer.room == 50
 
 

@@ -103,12 +103,12 @@ async def test_what_is_settled_in_time_is_gone_and_leaves_no_deadline(world):
 async def test_the_deadlines_of_parts_are_kept_while_they_are_held(world):
     stream = Stream(world, prefetch=400)
     await world.publish(T, *[b"%d" % number for number in range(400)])
-    stream.consumer.ack(list(range(2, 400, 2)))
+    await stream.consumer.ack(list(range(2, 400, 2)))
     *parts, kept = [lease for _, lease in stream.consumer.held()]
     assert len(parts) == 199
     end = world.clock.monotonic() + 10
     assert {stream.consumer.deadline_of(lease) for lease in (*parts, kept)} == {end}
-    stream.consumer.ack([lease.receipt for lease in parts])
+    await stream.consumer.ack([lease.receipt for lease in parts])
     stream.consumer.refill()
     await world.publish(T, b"last")
     assert {stream.consumer.deadline_of(lease) for lease in parts} == {None}

@@ -144,7 +144,7 @@ async def test_messages_that_came_back_are_paged_without_searching_for_the_last_
     received = []
     consumer = world.broker.consumer(b"t", received.extend, None, prefetch=2000)
     consumer.request()
-    consumer.dack(60, range(1, 2001))
+    await consumer.dack(60, range(1, 2001))
     await world.commit()
     before = world.store.scan_count
     assert await leaf(world, State.DELAYED, 100) == [b"%04d" % n for n in range(2000)]

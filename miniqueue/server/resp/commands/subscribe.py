@@ -14,9 +14,11 @@ acknowledges a message and sends the reply to the requester. PING, QUIT and RESE
 PREFETCH, commands can name the topic: ACK topic, DACK topic seconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from miniqueue.broker import Broker, Consumer
+from miniqueue.broker.consume.consumer import Rest
 from miniqueue.broker.leases.listing import HeldMessage
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
@@ -37,6 +39,20 @@ from miniqueue.wire.stream_deliveries import resp_described
 DEFAULT_DELAY_SECONDS = 1.0
 
 
+class Output(NamedTuple):
+    """How a stream replies.
+
+    Attributes:
+      reply: queues bytes after all earlier replies.
+      send: queues bytes after all earlier replies, and writes them.
+      answer_later: holds the connection until work has made the reply.
+    """
+
+    reply: Callable[[bytes], None]
+    send: Callable[[bytes], None]
+    answer_later: Callable[[Coroutine[Any, Any, bytes]], bytes]
+
+
 class Stream:
     """Carries out the commands of a subscribed connection.
 
@@ -44,8 +60,7 @@ class Stream:
       broker: delivers the messages.
       topic: topic to consume from; need not exist.
       options: how to consume.
-      reply: queues bytes after all earlier replies.
-      send: queues bytes after all earlier replies, and writes them.
+      output: how to reply.
       others: the commands that are not about messages, by name in capitals.
       end: closes the connection after the last reply.
     """
@@ -58,8 +73,7 @@ class Stream:
         topic: bytes,
         options: StreamOptions,
         *,
-        reply: Callable[[bytes], None],
-        send: Callable[[bytes], None],
+        output: Output,
         others: dict[bytes, Callable[[Command], bytes]],
         end: Callable[[], None],
     ) -> None:
@@ -69,8 +83,7 @@ class Stream:
         self._has_receipts = options.prefetch is not None
         self._consumer: Consumer = broker.stream(topic, options, self._deliver, self._fail)
         self._answer = b""  # the reply to the command that is being carried out
-        self._reply = reply
-        self._send = send
+        self._reply, self._send, self._answer_later = output
         self._others = others
         self._end = end
 
@@ -124,11 +137,25 @@ class Stream:
     def _settle(self, settle: "_Settle", arguments: list[bytes]) -> bytes:
         answer = replies.OK
         try:
-            settle(self._consumer, arguments, self._has_receipts)
+            rest = settle(self._consumer, arguments, self._has_receipts)
+            if rest is not None:
+                return self._answer_later(self._settle_rest(rest))
         except (NothingOutstandingError, UnknownReceiptError, RequesterGoneError) as exc:
             if self._consumer.is_waiting:
                 raise
             answer = replies.error(exc.code, str(exc))  # a message may have ended with its topic: continue
+        return self._go_on(answer)
+
+    async def _settle_rest(self, rest: Coroutine[Any, Any, None]) -> bytes:
+        answer = replies.OK
+        try:
+            await rest
+        except UnknownReceiptError as exc:
+            answer = replies.error(exc.code, str(exc))
+        return answer if self._consumer.is_closed else self._go_on(answer)
+
+    def _go_on(self, answer: bytes) -> bytes:
+        """Request more messages after a settle, and reply."""
         self._answer = answer  # sent in one piece with the next message, if there is one
         try:
             self._consumer.refill()
@@ -138,11 +165,12 @@ class Stream:
                 self._answer = b""
         return b""
 
-    def _reply_with(self, consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+    def _reply_with(self, consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Rest:
         if len(arguments) != 1 + has_receipts:
             raise UnknownCommandError("invalid command")
         receipt = parse_receipts(arguments[:1])[0] if has_receipts else None
         self._requests.reply_from_stream(consumer, receipt, arguments[-1])
+        return None
 
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:
@@ -191,25 +219,24 @@ def _receipts(arguments: list[bytes], has_receipts: bool) -> Sequence[int] | Non
     return None
 
 
-def _nack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+def _nack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Rest:
     if len(arguments) < 2:  # the usual case: an option has a name and a value
-        consumer.nack(_receipts(arguments, has_receipts))
-        return
+        return consumer.nack(_receipts(arguments, has_receipts))
     receipts, options = nack_options_of(arguments, 0)
-    consumer.nack(_receipts(receipts, has_receipts), options)
+    return consumer.nack(_receipts(receipts, has_receipts), options)
 
 
-def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
+def _dack(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Rest:
     delay_seconds = parse_seconds(arguments[0].decode("utf-8", "replace")) if arguments else DEFAULT_DELAY_SECONDS
-    consumer.dack(delay_seconds, _receipts(arguments[1:], has_receipts))
+    return consumer.dack(delay_seconds, _receipts(arguments[1:], has_receipts))
 
 
-_Settle = Callable[[Consumer, list[bytes], bool], None]
+_Settle = Callable[[Consumer, list[bytes], bool], Rest]
 
 
-def _by_receipts(act: Callable[[Consumer, Sequence[int] | None], None]) -> _Settle:
-    def settle(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> None:
-        act(consumer, _receipts(arguments, has_receipts) if arguments or has_receipts else None)
+def _by_receipts(act: Callable[[Consumer, Sequence[int] | None], Rest]) -> _Settle:
+    def settle(consumer: Consumer, arguments: list[bytes], has_receipts: bool) -> Rest:
+        return act(consumer, _receipts(arguments, has_receipts) if arguments or has_receipts else None)
 
     return settle
 

@@ -31,9 +31,9 @@ from miniqueue.server.resp.commands import (
     transaction,
 )
 from miniqueue.server.resp.commands.channels import Channels
-from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.commands.context import Client, answer_later
 from miniqueue.server.resp.commands.events import MAX_UNSENT_BYTES, EventStream
-from miniqueue.server.resp.commands.subscribe import Stream
+from miniqueue.server.resp.commands.subscribe import Output, Stream
 from miniqueue.server.resp.commands.transaction import PUBLISH, Part, Transaction, check_sizes
 from miniqueue.server.views.events import resp_event, sees_events
 from miniqueue.wire import resp_replies as replies
@@ -163,8 +163,7 @@ def _subscribe(client: Client, command: Command) -> bytes:
         client.broker,
         command[1],
         _stream_options(command),
-        reply=client.reply,
-        send=client.send,
+        output=Output(client.reply, client.send, partial(answer_later, client)),
         others=_allowed(client, b"PING", b"QUIT", b"RESET", b"MULTI", b"LEASES"),
         end=end,
     )
