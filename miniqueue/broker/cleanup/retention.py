@@ -33,7 +33,7 @@ PAGE_BYTES = 1 << 20
 #: Topics that one event-loop iteration checks, so that it stays short.
 TOPICS_IN_TURN = 100
 
-_retained = attrgetter("retained")
+_retained, _stop_seq = attrgetter("retained"), attrgetter("stop_seq")
 
 
 class RetentionKeeper:
@@ -57,7 +57,8 @@ class RetentionKeeper:
         retains = topic.settings.retains
         if not retains and not _retaining(topic):  # the usual case: there may be thousands of partitions
             return
-        for partition in topic.partitions.values():
+        partitions = () if retains and _retains_all(topic) else topic.partitions.values()
+        for partition in partitions:
             if retains:
                 self._keep(topic, partition)
             elif partition.retained is not None:
@@ -233,6 +234,12 @@ class RetentionKeeper:
 def _retaining(topic: Topic) -> bool:
     """Whether a partition of the topic retains messages, or has not deleted yet what it did retain."""
     return any(map(_retained, topic.partitions.values()))
+
+
+def _retains_all(topic: Topic) -> bool:
+    """Whether each partition of the topic retains messages, without an end."""
+    retained = list(map(_retained, topic.partitions.values()))
+    return all(retained) and set(map(_stop_seq, retained)) == {None}
 
 
 def _has(topic: Topic, partition: Partition) -> bool:
