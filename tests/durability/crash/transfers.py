@@ -31,7 +31,7 @@ LEASE_SECONDS = b"1"
 
 
 class Counted(NamedTuple):
-    """The result of a loop; `moved` counts the messages that were rejected or redriven, as clients were told."""
+    """The result of a loop; `moved` counts the messages in replies to REJECT and REDRIVE."""
 
     kills: int
     messages: int
@@ -119,7 +119,7 @@ class TransferLoop:
                 client.result()
 
     async def _repeat(self, broker: ShardedBroker, act: Callable[[Resp], Awaitable[object]]) -> None:
-        """Act again and again, on another connection when one has ended."""
+        """Act repeatedly, on another connection when one has ended."""
         while True:
             try:
                 connection = await Resp.connect(broker.resp_port)
@@ -151,7 +151,7 @@ class TransferLoop:
         self._moved[LOST] += count if isinstance(count, int) else 0
 
     async def _end(self, broker: ShardedBroker) -> list[int]:
-        """Let everything that is left arrive; return what did, in its order."""
+        """Wait until all messages have arrived; return the numbers in the last topic."""
         acts = (self._reject, self._redrive)
         clients = [asyncio.create_task(self._repeat(broker, act)) for act in acts]
         while True:

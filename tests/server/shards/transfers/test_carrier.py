@@ -147,6 +147,7 @@ async def test_a_parcel_is_not_answered_after_the_other_process_has_ended():
         transport = FakeTransport(protocol)
         protocol.connection_made(transport)
         protocol.data_received(encode_parcel(here.broker.outbox.parcel(1)))
+        await asyncio.sleep(0)  # it is taken, and not durable yet
         protocol.connection_lost(None)
         await settle_down()
         assert transport.written == b""
