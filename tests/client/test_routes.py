@@ -186,6 +186,33 @@ async def test_nodes_that_cannot_be_reached_are_replaced_by_the_address_of_the_c
                 assert await tasks.length(name) == 2
 
 
+async def test_nodes_have_the_tls_and_the_users_of_the_broker(tmp_path):
+    password = tmp_path / "password"
+    password.write_text("secret-secret\n")
+    password.chmod(0o600)
+    names = [topic_in(shard, "tls-") for shard in range(SHARDS)]
+    with nodes_in(tmp_path, "-resp-tls", "-password-file", str(password)) as broker:
+        trusted = {"ssl_ca_certs": str(tmp_path / "certs" / "ca.pem")}
+        url = f"rediss://default:secret-secret@127.0.0.1:{broker.resp_port}"
+        with Client(url, **trusted) as client:
+            for name in names:
+                client.publish(name, b"x")
+                [message] = client.receive(name)
+                client.ack(name, message)
+            assert readers(broker, names, ssl=True, password="secret-secret", **trusted) == [0, 1, 2]
+        async with AsyncClient(url, **trusted) as tasks:
+            for name in names:
+                await tasks.publish(name, b"x")
+                assert len(await tasks.receive(name)) == 1
+            assert readers(broker, names, ssl=True, password="secret-secret", **trusted) == [0, 1, 2]
+        with (
+            pytest.raises(RefusedError) as refused,
+            Client(f"rediss://default:x@127.0.0.1:{broker.first_port}", **trusted) as client,
+        ):
+            client.ping()
+        assert refused.value.code == "WRONGPASS"
+
+
 def test_a_broker_without_nodes_is_not_asked_for_them(resp_broker):
     with Client(resp_broker.url) as client:
         client.ping()

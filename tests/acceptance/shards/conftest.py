@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -64,9 +65,9 @@ def nodes_in(directory: Path, *flags: str) -> Iterator[ShardedBroker]:
             each.close()
 
 
-def readers(broker: ShardedBroker, topics: list[str]) -> list[int]:
+def readers(broker: ShardedBroker, topics: list[str], **options: Any) -> list[int]:
     """Return the shard whose client was the last to receive from each topic; -1 if none was connected to its owner."""
-    with redis.Redis(port=broker.resp_port, decode_responses=True) as client:
+    with redis.Redis(port=broker.resp_port, decode_responses=True, **options) as client:
         lines = client.execute_command("CLIENT", "LIST")
     found = {match[2]: int(match[1]) % SHARDS for match in re.finditer(r"id=(\d+) .*topic=(\S+) ", lines)}
     return [found.get(topic, -1) for topic in topics]
