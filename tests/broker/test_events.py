@@ -22,7 +22,7 @@ def test_handlers_are_called_in_the_order_in_which_they_were_connected():
     def handler(name: str):
         return lambda subject: calls.append((name, subject))
 
-    events, topic, content = Events(), Topic(b"t"), StoreContent([], 1, [], {}, [], {}, {})
+    events, topic, content = Events(), Topic(b"t"), StoreContent([], 1, [], {}, [], {}, {}, [])
     events.connect(
         restored=[handler("b"), handler("a")],
         changed=[handler("d"), handler("c")],

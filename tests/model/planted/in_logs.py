@@ -1,6 +1,7 @@
 """Bugs that the walks must find in logs, groups, members, requests and traces."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -81,8 +82,8 @@ def the_first_member_reads_all(patch: Patch) -> None:
 def what_the_dead_had_comes_last(patch: Patch) -> None:
     nack_all = returning.nack_all
 
-    def to_the_back(held: Sequence[CursorLease], cause: str = "nacks", reason: bytes = b"") -> int:
-        return settle_each(returning.back, held) if cause == "disconnects" else nack_all(held, cause, reason)
+    def to_the_back(held: Sequence[CursorLease], cause: str = "nacks", *words: Any, **options: Any) -> int:
+        return settle_each(returning.back, held) if cause == "disconnects" else nack_all(held, cause, *words, **options)
 
     patch.setattr(returning, "nack_all", to_the_back)
 
