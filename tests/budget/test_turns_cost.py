@@ -14,6 +14,7 @@ import orjson
 import pytest
 from starlette.types import ASGIApp
 
+from miniqueue.broker import Broker
 from miniqueue.broker.inspect.history import STEP_SECONDS
 from miniqueue.broker.leases.receive import ReceiveResult
 from miniqueue.core.message.partitioning import MAX_PARTITIONS
@@ -286,8 +287,8 @@ def test_no_list_of_connections_holds_the_loop_in_proportion_to_their_number():
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
-async def measure_groups(settings: bytes) -> list[Measured]:
-    """Create, move, and delete groups of a topic that has as many partitions as one may have, and many groups."""
+async def with_wide_topic(settings: bytes = b"") -> tuple[Broker, Client]:
+    """Return a broker, and its client, whose topic `wide` has as many partitions as one may have, and 21 groups."""
     world = World()
     broker = await world.start()
     client = Client(RespServer(broker, PARAMETERS))
@@ -297,6 +298,12 @@ async def measure_groups(settings: bytes) -> list[Measured]:
     for number in range(LONG // 10):
         broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
     await world.commit()
+    return broker, client
+
+
+async def measure_groups(settings: bytes) -> list[Measured]:
+    """Create, move, and delete groups of a topic that has as many partitions as one may have, and many groups."""
+    broker, client = await with_wide_topic(settings)
     measured = []
     for line in GROUP_COMMANDS:
         measured.append(await measure(line.decode(), partial(say, client, line)))
@@ -314,15 +321,7 @@ def test_no_act_on_a_group_holds_the_loop_in_proportion_to_its_partitions(settin
 
 async def measure_settings() -> list[Measured]:
     """Change settings of a topic that has as many partitions as one may have, and many groups, and back."""
-    world = World()
-    broker = await world.start()
-    client = Client(RespServer(broker, PARAMETERS))
-    await say(client, b"TOPIC CREATE wide partitions %d" % MAX_PARTITIONS)
-    for number in range(20):
-        await say(client, b"GROUP CREATE wide g%d" % number)
-    for number in range(LONG // 10):
-        broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
-    await world.commit()
+    broker, client = await with_wide_topic()
     measured = []
     for setting in WIDE_SETTINGS:
         for words in (setting, setting.split()[0] + b" default"):

@@ -18,10 +18,11 @@ import structlog
 from miniqueue.broker.inbox.inbox import Inbox
 from miniqueue.errors import ProtocolError
 from miniqueue.server.resp.server import RespServer
+from miniqueue.server.shards.links.answering import Answering
 from miniqueue.server.shards.links.introduction import MAX_LINE_BYTES, Introduction, parse_introduction
-from miniqueue.server.shards.links.spreading import OrderedConnection, Spreading
+from miniqueue.server.shards.links.spreading import Spreading
 from miniqueue.server.shards.resp.linked import LinkedConnection
-from miniqueue.server.shards.transfers.arriving import Arriving
+from miniqueue.server.shards.transfers.arriving import arriving
 from miniqueue.wire.resp_replies import bulk
 
 log = structlog.get_logger()
@@ -63,9 +64,9 @@ class Back:
             case "http":
                 return self._serve()
             case "transfers":
-                return Arriving(self._inbox, int(introduction.name))
+                return Answering(arriving(self._inbox, int(introduction.name)))
             case "spread":
-                return OrderedConnection(self._spreading)
+                return Answering(self._spreading.obey)
             case "ping":
                 return _Answerer(partial(self._take, introduction.name))
         raise ProtocolError(f"a link of the unknown kind '{introduction.kind}'")

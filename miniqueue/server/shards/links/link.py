@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
         self._secret = secrets.token_hex(16)
         self._on_lost: Callable[[Link], object] | None = on_lost
         nonce = secrets.token_hex(16).encode()
-        self._ask = b"*2\r\n$4\r\nPING\r\n" + bulk(nonce)
+        self._ping = b"*2\r\n$4\r\nPING\r\n" + bulk(nonce)
         self._end = bulk(nonce)
         self._transport: asyncio.Transport | None = None
         self._waiting = [self._introduced()]  # what is sent as soon as there is a connection
@@ -123,7 +123,18 @@ class Link(asyncio.Protocol):
     def send(self, commands: bytes, batch: Batch) -> None:
         """Send commands; their replies go to `batch`."""
         self._batches.append(batch)
-        self.write(commands if batch.line_count else commands + self._ask)
+        self.write(commands if batch.line_count else commands + self._ping)
+
+    async def ask(self, commands: bytes) -> "bytes | Failure":
+        """Send commands, and return their replies, or why there are none."""
+        answered: asyncio.Future[bytes | Failure] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: bytes | Failure) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        self.send(commands, Batch(None, answer, answer))
+        return await answered
 
     def open_tunnel(self, tunnel: "Tunneled") -> None:
         """Give all bytes that arrive later to `tunnel`, except the replies to batches."""

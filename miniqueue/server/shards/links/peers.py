@@ -14,7 +14,7 @@ import structlog
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
-from miniqueue.server.shards.links.link import Batch, Link
+from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.wire.resp_replies import bulk
 
 #: How often a shard is asked whether it answers, and how long it may take.
@@ -119,14 +119,8 @@ async def _answers(link: Link, held: bytes) -> bool:
     """Return whether the process at the other end of a link answers in time."""
     if link.is_lost:
         return False
-    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def end(result: bool) -> Callable[[object], None]:
-        return lambda _: None if answered.done() else answered.set_result(result)
-
-    link.send(b"*2\r\n$4\r\nHELD\r\n" + bulk(held), Batch(end(True), end(True), end(False)))
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return await answered
+            return not isinstance(await link.ask(b"*2\r\n$4\r\nHELD\r\n" + bulk(held)), Failure)
     except TimeoutError:
         return False

@@ -12,9 +12,8 @@ what was changed otherwise. Only doors order this, over a link of its own kind, 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
-import hiredis
 import orjson
 import structlog
 
@@ -22,10 +21,10 @@ from miniqueue.broker import Broker
 from miniqueue.core.message.parts import part_name
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import MiniqueueError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, UnknownTopicError
 from miniqueue.server.shards.links.introduction import Introduction
-from miniqueue.server.shards.links.link import Batch, Failure
+from miniqueue.server.shards.links.link import Failure
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_words
@@ -40,16 +39,9 @@ log = structlog.get_logger()
 
 async def order(peers: Peers, shard: int, command: Sequence[bytes]) -> bytes:
     """Return the reply of a shard to an order: OK, or an error; raises ShardAwayError, OutcomeUnknownError."""
-    answered: asyncio.Future[bytes | Failure] = asyncio.get_running_loop().create_future()
-
-    def answer(reply: bytes | Failure) -> None:
-        if not answered.done():
-            answered.set_result(reply)
-
     link = peers.open(shard, Introduction(KIND))
-    link.send(b"*%d\r\n%b" % (len(command), encode_words([*command])), Batch(None, answer, answer))
     try:
-        reply = await answered
+        reply = await link.ask(b"*%d\r\n%b" % (len(command), encode_words([*command])))
     finally:
         link.close_when_answered()
     if reply is Failure.UNSENT:
@@ -86,6 +78,8 @@ class Spreading:
                     await self.complete(name)
                 case [b"ERASE", name]:
                     await self.erase(name)
+                case _:
+                    raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
         return replies.OK
@@ -135,35 +129,3 @@ class Spreading:
 
 def _encode(settings: TopicSettings) -> bytes:
     return orjson.dumps(settings.members())
-
-
-class OrderedConnection(asyncio.Protocol):
-    """The end of a link over which orders come, one after the other.
-
-    Args:
-      spreading: carries them out.
-    """
-
-    def __init__(self, spreading: Spreading) -> None:
-        self._spreading = spreading
-        self._reader = hiredis.Reader(notEnoughData=None)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Carry out each order; PING is answered after those before it."""
-        self._reader.feed(data)
-        while (command := self._reader.gets()) is not None:
-            task = asyncio.get_running_loop().create_task(self._answer(command))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _answer(self, command: Command) -> None:
-        async with self._turn:
-            reply = replies.bulk(command[1]) if command[0] == b"PING" else await self._spreading.obey(command)
-        if not self._transport.is_closing():
-            self._transport.write(reply)

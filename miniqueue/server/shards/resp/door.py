@@ -396,14 +396,7 @@ class Door:
         """Return the reply of a shard, of this one through its own back; raises ShardAwayError."""
         if shard == self._peers.placing.number and command[0].upper() == b"LEASES":
             return table.execute(self._client, command)  # what this connection itself holds
-        answered: asyncio.Future[bytes | Failure] = asyncio.get_running_loop().create_future()
-
-        def answer(reply: bytes | Failure) -> None:
-            if not answered.done():
-                answered.set_result(reply)
-
-        self._link(shard).send(encode(command), Batch(None, answer, answer))
-        reply = await answered
+        reply = await self._link(shard).ask(encode(command))
         if isinstance(reply, Failure):
             raise _away() if reply is Failure.UNSENT or not _changes(command) else _unknown()
         return reply

@@ -5,9 +5,6 @@
 `held` are its numbers, separated by commas. The command is only understood on links that were introduced for it.
 """
 
-import asyncio
-from collections.abc import Callable
-
 import hiredis
 import orjson
 
@@ -15,7 +12,7 @@ from miniqueue.broker.inbox.inbox import Taken
 from miniqueue.core.log.transfer import Parcel
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
-from miniqueue.server.shards.links.link import Batch, Link
+from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.wire.resp_parser import encode_words
 
@@ -39,16 +36,10 @@ class Sending:
         if link is None or link.is_lost:
             name = str(self._peers.placing.number)
             link = self._links[shard] = self._peers.open(shard, Introduction("transfers", name=name))
-        answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        link.send(encode_parcel(parcel), Batch(None, _once(answered), lambda _: _once(answered)(None)))
-        reply = await answered
-        if reply is None:
+        reply = await link.ask(encode_parcel(parcel))
+        if isinstance(reply, Failure):
             raise ShardAwayError(f"shard {shard} has ended, or does not answer; messages are sent to it again")
         return decode_taken(reply)
-
-
-def _once(answered: "asyncio.Future[bytes | None]") -> Callable[[bytes | None], None]:
-    return lambda reply: None if answered.done() else answered.set_result(reply)
 
 
 def encode_parcel(parcel: Parcel) -> bytes:

@@ -1,9 +1,7 @@
 """Clients of RESP at the doors of three shards, whose backs are real: what they send, and what they get."""
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import hiredis
 import pytest
@@ -12,75 +10,13 @@ from miniqueue.broker.inspect.peeked import State
 from miniqueue.core.message.slots import slot_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import Quotas
-from miniqueue.errors import ProtocolError
-from miniqueue.server.resp.server import RespServer
-from miniqueue.wire.resp_splitting import end_of_reply
 from tests.server.access import sign_in_for, token_of, user
-from tests.server.resp.clients import Client, command
 from tests.server.shards.http.fleet import COUNT, FIRST_PORT, PLACING, TOPICS, Fleet, fleet_in
 from tests.server.shards.http.tunnels import until
+from tests.server.shards.resp.clients import DoorClient
 
 #: Topics of shards 0, 1, and 2; a client is at the door of shard 0 unless a test says otherwise.
 OWN, OTHER, THIRD = (topic.encode() for topic in TOPICS)
-#: Far longer than a reply takes, and shorter than the waits that are to be ended.
-LIMIT_SECONDS = 30
-
-
-class DoorClient(Client):
-    """A client at the door of a shard, whose replies take the time that sockets take."""
-
-    def __init__(self, server: RespServer) -> None:
-        super().__init__(server)
-        self.heard = b""
-
-    def tell(self, *commands: tuple[bytes, ...]) -> None:
-        """Send commands in one piece."""
-        self.connection.data_received(b"".join(command(*words) for words in commands))
-
-    async def hear(self, count: int = 1) -> list[bytes]:
-        """Return the next replies, unparsed."""
-        replies: list[bytes] = []
-
-        def is_enough() -> bool:
-            self.heard += self.transport.take()
-            while self.heard and len(replies) < count:
-                try:
-                    end = end_of_reply(self.heard, 0)
-                except ProtocolError:  # the rest is missing
-                    break
-                replies.append(self.heard[:end])
-                self.heard = self.heard[end:]
-            return len(replies) == count
-
-        async with asyncio.timeout(LIMIT_SECONDS):
-            await until(is_enough)
-        return replies
-
-    async def ask(self, *words: bytes) -> bytes:
-        """Send a command, and return the reply."""
-        self.tell(words)
-        [reply] = await self.hear()
-        return reply
-
-
-@pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    async with fleet_in(tmp_path) as fleet:
-        yield fleet
-
-
-@pytest.fixture
-async def connect(fleet: Fleet) -> AsyncIterator[Callable[..., DoorClient]]:
-    """Return a function that connects a client to the door of a shard."""
-    clients: list[DoorClient] = []
-
-    def connect_to(door: int = 0) -> DoorClient:
-        clients.append(DoorClient(fleet.members[door].resp))
-        return clients[-1]
-
-    yield connect_to
-    for client in clients:
-        client.transport.lose()
 
 
 @pytest.fixture

@@ -1,37 +1,17 @@
 """Spread topics at the doors of three shards: one topic for clients, whose parts are in all shards."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import hiredis
 import pytest
 
 from miniqueue.core.message.parts import part_name
-from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
-from tests.server.shards.resp.test_door import DoorClient
+from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.resp.clients import DoorClient
 
 TOPIC = TOPICS[1].encode()
 PARTS = 5
-
-
-@pytest.fixture
-async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    async with fleet_in(tmp_path) as fleet:
-        yield fleet
-
-
-@pytest.fixture
-async def connect(fleet: Fleet) -> AsyncIterator[Callable[..., DoorClient]]:
-    clients: list[DoorClient] = []
-
-    def connect_to(door: int = 0) -> DoorClient:
-        clients.append(DoorClient(fleet.members[door].resp))
-        return clients[-1]
-
-    yield connect_to
-    for client in clients:
-        client.transport.lose()
 
 
 @pytest.fixture

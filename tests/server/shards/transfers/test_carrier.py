@@ -8,7 +8,8 @@ import pytest
 from miniqueue.broker.inbox.inbox import Taken
 from miniqueue.core.log.transfer import Parcel
 from miniqueue.errors.requests import ShardAwayError
-from miniqueue.server.shards.transfers.arriving import Arriving
+from miniqueue.server.shards.links.answering import Answering
+from miniqueue.server.shards.transfers.arriving import arriving
 from miniqueue.server.shards.transfers.carrier import FAILED_SECONDS, REFUSED_SECONDS, Carrier
 from miniqueue.server.shards.transfers.sending import (
     decode_parcel,
@@ -124,7 +125,7 @@ async def test_parcels_are_answered_in_order_and_a_refusal_of_the_broker_as_an_e
         await here.publish(HERE, b"a")
         await here.broker.redrive(HERE, target=THERE)
         parcel = encode_parcel(here.broker.outbox.parcel(1))
-        protocol = Arriving(there.broker.inbox, 0)
+        protocol = Answering(arriving(there.broker.inbox, 0))
         transport = FakeTransport(protocol)
         protocol.connection_made(transport)
         for at in range(0, len(parcel), 50):
@@ -143,7 +144,7 @@ async def test_a_parcel_is_not_answered_after_the_other_process_has_ended():
         here, there = shards.both
         await here.publish(HERE, b"a")
         await here.broker.redrive(HERE, target=THERE)
-        protocol = Arriving(there.broker.inbox, 0)
+        protocol = Answering(arriving(there.broker.inbox, 0))
         transport = FakeTransport(protocol)
         protocol.connection_made(transport)
         protocol.data_received(encode_parcel(here.broker.outbox.parcel(1)))
