@@ -259,7 +259,7 @@ def test_create_seek_and_delete_a_group(page, client, topic):
     expect(said(page)).to_contain_text("3 not acknowledged, 0 before")
     choose(page, "More acts on the group", "Delete…")
     confirm(page, "Delete group", "audit")
-    expect(said(page)).to_contain_text("Group audit")
+    expect(said(page)).to_contain_text(f"Group audit of {topic} was deleted")
     assert "audit" not in json.dumps(client.execute_command("GROUP", "LIST", topic))
 
 
