@@ -257,6 +257,10 @@ class Broker:
         """
         return self._engine.topics.spread_of(name)
 
+    def parts_here(self, name: bytes) -> list[bytes]:
+        """Return the names of the parts of a topic that are in this shard; its own name if it is not spread."""
+        return self._engine.topics.parts_here(name)
+
     @property
     def spread_topics(self) -> Mapping[bytes, int]:
         """The number of parts of each spread topic, by its name; the settings are those of `admin.settings_of`."""
@@ -382,6 +386,11 @@ class Broker:
     def topics(self) -> list[bytes]:
         """Return the names of the existing topics, sorted; the caller must not change the list."""
         return self._engine.topics.existing()
+
+    @property
+    def topic_count(self) -> int:
+        """The number of topics that count here: a spread topic counts in its home shard only, as one."""
+        return self._engine.topics.owned_count(None)
 
     def stats(self) -> dict[bytes, TopicStats]:
         """Return the statistics of all topics, including those that do not exist yet but have waiting consumers.

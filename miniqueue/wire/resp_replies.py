@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from miniqueue.core.message.numerals import numeral_runs
+from miniqueue.core.message.parts import without_parts
 
 RESP2: Final = 2
 RESP3: Final = 3
@@ -35,7 +36,7 @@ def simple(text: str) -> bytes:
 
 def error(code: str, text: str) -> bytes:
     """Encode an error: its code, then the text; control characters become spaces."""
-    return b"-" + _line(f"{code} {text}")
+    return b"-" + _line(f"{code} {without_parts(text)}")
 
 
 def integer(number: int) -> bytes:

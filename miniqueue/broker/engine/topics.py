@@ -1,6 +1,6 @@
 """The registry of topics by name: topics are made when first needed, each with an id that no other topic ever had."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR
+from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -60,6 +60,7 @@ class Topics:
         self._limits = limits
         self._shares = shares
         self._owned: defaultdict[str, set[Topic]] = defaultdict(set)  # topics by owner; empty: those without one
+        self._uncounted: Counter[str] = Counter()  # how many of them are parts of spread topics, or copies of these
         self._clock = clock
         self.defaults = NO_DEFAULTS
         self.placing = WHOLE
@@ -147,7 +148,8 @@ class Topics:
         owner = self.owner_of_new(owner)
         settings = self.settings_of_new(name, owner, settings)
         try:
-            self._shares.admit(Pool.TOPICS, owner)
+            if self.is_counted(name):
+                self._shares.admit(Pool.TOPICS, owner)
             self._limits.admit_partitions(settings.partitions * len(topic.first_groups(groups, settings)), owner)
             self._shares.admit_bytes(owner, size_bytes)
             if settings is DEFAULT_SETTINGS or not payloads:
@@ -160,7 +162,7 @@ class Topics:
             raise
         self._count += 1
         self._names = None
-        self._owned[owner].add(topic)
+        self._own(topic, owner)
         topic.begin(self._next_id, groups, settings)
         self.note_spread(topic)
         if settings != DEFAULT_SETTINGS:
@@ -235,17 +237,36 @@ class Topics:
 
     def check_owner(self, topic: Topic, owner: str | None) -> None:
         """Raise ShareLimitError if a topic gets another owner, who has as many as one may have."""
-        if owner != topic.settings.owner:
+        if owner != topic.settings.owner and self.is_counted(topic.name):
             self._shares.admit(Pool.TOPICS, owner or "")
 
     def count_for(self, topic: Topic, owner: str | None) -> None:
         """Count a topic for another owner from now on."""
         self._disown(topic)
-        self._owned[owner or ""].add(topic)
+        self._own(topic, owner or "")
+
+    def is_counted(self, name: bytes) -> bool:
+        """Return whether a topic counts as one: a spread topic does so once, in its home shard, with its dead letters.
+
+        Its parts, and its copies in other shards, do not.
+        """
+        return SEPARATOR not in name and self.placing.has(name)
+
+    def is_copy(self, name: bytes) -> bool:
+        """Return whether a topic has only the settings of a spread topic: it is in every shard, beside the parts."""
+        return name in self.spread
+
+    def parts_here(self, name: bytes) -> list[bytes]:
+        """Return the names of the parts of a topic that are in this shard; its own name if it is not spread."""
+        count = self.spread_of(name)
+        parts = [part_name(name, number) for number in range(count)]
+        return [part for part in parts if self.placing.has(part)] if count else [name]
 
     def owned_count(self, owner: str | None) -> int:
-        """Return the number of topics of an owner, empty for those without one; with None, of all topics."""
-        return self._count if owner is None else len(self._owned.get(owner, ()))
+        """Return the number of topics that count for an owner, empty for none; with None, for all."""
+        if owner is None:
+            return self._count - self._uncounted.total()
+        return len(self._owned.get(owner, ())) - self._uncounted[owner]
 
     def owned_bytes(self, owner: str | None) -> int:
         """Return how many bytes the topics of an owner hold; with None, all topics."""
@@ -255,11 +276,16 @@ class Topics:
         """Return the topics of an owner; an empty name stands for none."""
         return self._owned.get(owner, ())
 
+    def _own(self, topic: Topic, owner: str) -> None:
+        self._owned[owner].add(topic)
+        self._uncounted[owner] += not self.is_counted(topic.name)
+
     def _disown(self, topic: Topic) -> None:
         owner = topic.settings.owner or ""
         self._owned[owner].discard(topic)
+        self._uncounted[owner] -= not self.is_counted(topic.name)
         if not self._owned[owner]:
-            del self._owned[owner]
+            del self._owned[owner], self._uncounted[owner]
 
     def remove(self, topic: Topic) -> None:
         """Remove a topic, durably with the next commit; its waiting consumers continue to wait."""
@@ -286,8 +312,9 @@ class Topics:
         self._count = len(content.topics)
         self._names = None
         self._owned.clear()
+        self._uncounted.clear()
         self.spread.clear()
         for topic in content.topics:
             self.note_spread(topic)
-            self._owned[topic.settings.owner or ""].add(topic)
+            self._own(topic, topic.settings.owner or "")
         self.by_name.update({topic.name: topic for topic in content.topics})

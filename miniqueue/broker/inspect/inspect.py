@@ -157,13 +157,12 @@ class Inspect:
         return counts
 
     async def _count(self) -> tuple[int, int]:
-        topic_count = message_count = 0
+        message_count = 0
         async with aclosing(self._engine.share.in_turns(list(self._topics.values()), COUNTED_IN_TURN)) as topics:
             async for topic in topics:
                 if topic.id is not None:
-                    topic_count += 1
                     message_count += topic.held()[0] if topic.at_rest is None else 0
-        return topic_count, message_count
+        return self._engine.topics.owned_count(None), message_count
 
     async def totals(self) -> Figures:
         """Return the sums over all topics of the statistics that can be added.
@@ -183,9 +182,8 @@ class Inspect:
         return len(self._topics) > MANY_TOPICS and self._clock.monotonic() < begun_at + RECENT_SECONDS
 
     async def _sum_up(self) -> Figures:
-        sums: dict[str, float] = {"topics": 0}
+        sums: dict[str, float] = {"topics": self._engine.topics.owned_count(None)}
         async for topic in self.existing():
-            sums["topics"] += 1
             requests = {"requests": self._requests_in(topic.name)}
             for figures in (_counts(stats_of(topic)), requests, self.rates.rates(topic)):
                 for name, figure in figures.items():
@@ -195,11 +193,14 @@ class Inspect:
     async def everything(self) -> AsyncGenerator[Topic, None]:
         """Yield all topics by name, with those that do not exist but have waiting consumers.
 
+        Of spread topics, it yields the parts that are here, one after the other, and not the settings of the whole.
         Yields a few topics per iteration of the event loop. The names are read at the beginning, each topic when it is
         next: it may have been deleted or created again.
         """
         async with aclosing(self._engine.share.in_turns(sorted(self._topics), TOPICS_IN_TURN)) as names:
             async for name in names:
+                if self._engine.topics.is_copy(name):
+                    continue
                 while (topic := self._topics.get(name)) is not None:
                     was_at_rest = topic.at_rest is not None
                     await count_due(self._engine, topic)

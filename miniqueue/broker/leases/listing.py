@@ -22,6 +22,7 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import Payer
 from miniqueue.core.group import view
 from miniqueue.core.message.ids import format_message_id
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.read import partition_word
 from miniqueue.errors.requests import InvalidOptionError
 
@@ -168,7 +169,7 @@ def _described(
         number, message_id = lease.receipt + n, format_message_id(partition, lease.first_seq + n)
         receipt = b"%b%d" % (prefix, number)
         word = partition_word(partition)
-        yield number, HeldMessage(group.topic.name, word, group.name, message_id, receipt, remaining_ms)
+        yield number, HeldMessage(whole_of(group.topic.name), word, group.name, message_id, receipt, remaining_ms)
 
 
 def _deadline_in_book(group: Group, lease: Lease) -> float | None:

@@ -14,6 +14,7 @@ The part of a key is a hash that is independent of `partitioning`: otherwise the
 partitions. The part of a key changes if the number of parts does.
 """
 
+import re
 from hashlib import blake2b
 from typing import Final
 
@@ -24,6 +25,8 @@ PART_BITS: Final = 10
 #: Maximum number of parts: with all of their partitions, their numbers fit 16 bits.
 MAX_PARTS: Final = 64
 assert MAX_PARTITIONS == 1 << PART_BITS
+_SEPARATOR_IN_TEXT: Final = SEPARATOR.decode()
+_PART_IN_TEXT: Final = re.compile(r"\x1f\d{1,2}")
 
 
 def part_name(topic: bytes, number: int) -> bytes:
@@ -43,6 +46,11 @@ def parse_part(name: bytes) -> tuple[bytes, int] | None:
 def whole_of(name: bytes) -> bytes:
     """Return the name that clients know: that of the topic, if `name` is a part of it, else `name`."""
     return name.partition(SEPARATOR)[0]
+
+
+def without_parts(text: str) -> str:
+    """Return a text in which the names of parts are those of their topics, as clients, logs, and tools show them."""
+    return _PART_IN_TEXT.sub("", text) if _SEPARATOR_IN_TEXT in text else text
 
 
 def append_to(name: bytes, suffix: bytes) -> bytes:

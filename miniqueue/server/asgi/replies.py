@@ -19,6 +19,7 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
+from miniqueue.core.message.parts import without_parts
 from miniqueue.errors import (
     DedupMismatchError,
     FullError,
@@ -226,7 +227,7 @@ def error_reply(
 ) -> Reply:
     """Return the reply for an error: `{"error": text, "code": word}`, then the members of `more`."""
     status = status_of(error)
-    content = {"error": str(error), "code": error.code, **more}
+    content = {"error": without_parts(str(error)), "code": error.code, **more}
     added = _HEADERS.get(status, ())
     if isinstance(error, MemoryLimitError):
         added = _AGAIN_SOON

@@ -11,7 +11,7 @@ Knows the broker's counts; knows neither messages nor the protocols of the queue
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import asdict
 
@@ -23,9 +23,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue import __version__
 from miniqueue.access.rights import Right
 from miniqueue.broker import Broker
+from miniqueue.broker.inspect.inspect import Figures
 from miniqueue.broker.model.views import stats_of
 from miniqueue.broker.runtime.accounts import Memory
 from miniqueue.broker.runtime.tasks import SharedResult
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import DrainingError
 from miniqueue.server.asgi.authorization import AuthMiddleware, routes
 from miniqueue.server.asgi.browser_pages import ForLoopback
@@ -36,6 +38,7 @@ from miniqueue.server.monitor.changes import ChangesReply
 from miniqueue.server.monitor.followers import FOLLOWER_ROWS, Followers
 from miniqueue.server.monitor.metrics import BROKER_ROWS, HTTP_REFUSAL_ROWS, LOOP_ROWS
 from miniqueue.server.monitor.topic_metrics import TopicMetrics
+from miniqueue.server.monitor.wholes import combined, in_wholes
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.security.authentication import Authenticator
 from miniqueue.wire.json_parts import json_fragment
@@ -125,9 +128,9 @@ class MonitorApp:
 
     async def _count(self) -> Reply:
         topics = {}
-        async with aclosing(self._broker.inspect.everything()) as existing:
-            async for topic in existing:
-                topics[topic.name.decode()] = json_fragment(asdict(stats_of(topic)))
+        async with aclosing(in_wholes(self._counts())) as counted:
+            async for name, parts in counted:
+                topics[name] = json_fragment(combined(parts))
         refusal = self._broker.refusal
         return json_reply(
             200,
@@ -140,6 +143,11 @@ class MonitorApp:
                 "topics": topics,
             },
         )
+
+    async def _counts(self) -> AsyncGenerator[tuple[bytes, Figures], None]:
+        async with aclosing(self._broker.inspect.everything()) as topics:
+            async for topic in topics:
+                yield topic.name, asdict(stats_of(topic))
 
 
 def _memory_of(memory: Memory) -> dict[str, object]:
@@ -189,7 +197,7 @@ class Readiness:
     async def _reply(self, scope: Scope) -> Reply:
         refusal = self._broker.refusal
         reasons = [] if refusal is None else [str(refusal())]
-        reasons += [f"topic {name.decode()}: {fault}" for name, fault in self._broker.faults().items()]
+        reasons += [f"topic {whole_of(name).decode()}: {fault}" for name, fault in self._broker.faults().items()]
         lags = self._followers.lags()
         is_stopping = refusal is DrainingError
         body: dict[str, object] = {"status": "not ready" if is_stopping else "degraded" if reasons else "ok"}

@@ -19,7 +19,7 @@ from miniqueue.server.process.loop_lag import LoopLag
 from miniqueue.server.process.metric_rows import MetricRow
 
 BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
-    MetricRow("topics", "gauge", "Topics that exist.", lambda broker: len(broker.topics())),
+    MetricRow("topics", "gauge", "Topics that exist.", lambda broker: broker.topic_count),
     MetricRow(
         "schedules",
         "gauge",

@@ -8,7 +8,7 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ from miniqueue.broker import Broker
 from miniqueue.broker.inspect.inspect import Figures
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import figures_of
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import MiniqueueError
+from miniqueue.server.monitor.wholes import combined, in_wholes
 from miniqueue.server.views.groups import partition_word
 
 STATES = ("ready", "leased", "delayed")
@@ -217,6 +219,20 @@ MAX_PARTITION_LAGS = 10_000
 GROUPS_IN_TURN = 50
 
 
+class _Observed(NamedTuple):
+    """What is shown of a topic, or of a part of a spread topic.
+
+    Attributes:
+      figures: its statistics; None if it cannot be read.
+      groups: those of its groups, by name.
+      lags: the labels and the lag of each partition.
+    """
+
+    figures: Figures | None
+    groups: Sequence[tuple[bytes, Figures]]
+    lags: Sequence[tuple[str, Figures]]
+
+
 class TopicMetrics:
     """Renders the metrics of the topics of one broker, including topics that only have waiting consumers."""
 
@@ -227,46 +243,77 @@ class TopicMetrics:
         """Return the current metrics; those of each topic are from the moment when it is rendered."""
         lines = [[_head(family)] for family in FAMILIES]
         group_lines, lag_lines = [[_head(family)] for family in GROUP_FAMILIES], [_head(PARTITION_FAMILY)]
-        async with aclosing(self._broker.inspect.everything()) as topics:
-            async for topic in topics:
-                label = f'topic="{_escaped(topic.name.decode())}"'
-                with suppress(MiniqueueError):  # a topic that cannot be read; another metric counts those
-                    figures = await self._broker.inspect.figures(topic)
+        async with aclosing(in_wholes(self._observed())) as topics:
+            async for name, parts in topics:
+                label = f'topic="{_escaped(name)}"'
+                if known := [part.figures for part in parts if part.figures is not None]:
+                    figures = combined(known)
                     for family, family_lines in zip(FAMILIES, lines, strict=True):
                         family_lines.append("".join(_lines(family, label, figures)).encode())
-                groups = topic.existing_groups if topic.has_named_groups or topic.partition_count > 1 else []
-                for number, group in enumerate(groups, 1):
-                    if number % GROUPS_IN_TURN == 0:
-                        await asyncio.sleep(0)
-                    if group.id is None:
-                        continue  # it was deleted meanwhile
-                    group_label = f'group="{_escaped(group.name.decode())}",{label}'
-                    figures_of_group = figures_of(group)
-                    shown = figures_of_group._asdict() | {"lag_max": max(figures_of_group.lags.values(), default=0)}
+                groups: dict[bytes, list[Figures]] = {}
+                for group, shown in [each for part in parts for each in part.groups]:
+                    groups.setdefault(group, []).append(shown)
+                for group, of_parts in groups.items():
+                    group_label, shown = f'group="{_escaped(group.decode())}",{label}', combined(of_parts)
                     for family, family_lines in zip(GROUP_FAMILIES, group_lines, strict=True):
                         family_lines.append("".join(_lines(family, group_label, shown)).encode())
-                lag_lines += _partition_lags(topic, label, MAX_PARTITION_LAGS + 1 - len(lag_lines))
+                for lags in [part.lags for part in parts]:
+                    if len(lag_lines) + len(lags) <= MAX_PARTITION_LAGS + 1:
+                        lag_lines += ["".join(_lines(PARTITION_FAMILY, own + label, lag)).encode() for own, lag in lags]
         return b"".join([b"".join(family_lines) for family_lines in [*lines, *group_lines, lag_lines]])
+
+    async def _observed(self) -> AsyncGenerator[tuple[bytes, _Observed], None]:
+        """Yield each topic, or part of a spread topic, by name."""
+        async with aclosing(self._broker.inspect.everything()) as topics:
+            async for topic in topics:
+                figures: Figures | None = None
+                with suppress(MiniqueueError):  # a topic that cannot be read; another metric counts those
+                    figures = await self._broker.inspect.figures(topic)
+                part_count = self._broker.spread_of(whole_of(topic.name)) or 1
+                groups = list[tuple[bytes, Figures]]()
+                for number, group in enumerate(_groups_of(topic, part_count), 1):
+                    if number % GROUPS_IN_TURN == 0:
+                        await asyncio.sleep(0)
+                    if group.id is not None:  # otherwise it was deleted meanwhile
+                        groups.append((group.name, _figures_of(group)))
+                yield topic.name, _Observed(figures, groups, _partition_lags(topic, part_count))
 
 
 def _head(family: Family) -> bytes:
     return f"# HELP miniqueue_{family.name} {family.help}\n# TYPE miniqueue_{family.name} {family.kind}\n".encode()
 
 
-def _partition_lags(topic: Topic, label: str, max_count: int) -> list[bytes]:
-    """Return the lags of the partitions of a topic; none if it has only one, or too many."""
-    groups = topic.existing_groups
-    if not 1 < len(topic.partitions) <= MAX_PARTITIONS_SHOWN or len(topic.partitions) * len(groups) > max_count:
+def _groups_of(topic: Topic, part_count: int) -> Sequence[Group]:
+    """Return the groups that have metrics of their own."""
+    has_some = topic.has_named_groups or topic.partition_count * part_count > 1
+    return topic.existing_groups if has_some else ()
+
+
+def _figures_of(group: Group) -> Figures:
+    figures = figures_of(group)
+    return {
+        "lag": figures.lag,
+        "lag_max": max(figures.lags.values(), default=0),
+        "paused": figures.paused,
+        "leased": figures.leased,
+        "acknowledged": figures.acknowledged,
+        "consumers": figures.consumers,
+    }
+
+
+def _partition_lags(topic: Topic, part_count: int) -> list[tuple[str, Figures]]:
+    """Return the labels and the lag of each partition of a topic; none if the topic has only one, or too many."""
+    if not 1 < len(topic.partitions) * part_count <= MAX_PARTITIONS_SHOWN:
         return []
     return [
-        "".join(_lines(PARTITION_FAMILY, _label(group, cursor.partition, label), {"lag": cursor.depth})).encode()
-        for group in groups
+        (_label(group, cursor.partition), {"lag": cursor.depth})
+        for group in topic.existing_groups
         for cursor in group.cursors
     ]
 
 
-def _label(group: Group, partition: int, label: str) -> str:
-    return f'group="{_escaped(group.name.decode())}",partition="{partition_word(partition)}",{label}'
+def _label(group: Group, partition: int) -> str:
+    return f'group="{_escaped(group.name.decode())}",partition="{partition_word(partition)}",'
 
 
 def _lines(family: Family, label: str, figures: Figures) -> Iterator[str]:

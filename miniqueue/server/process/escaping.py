@@ -6,7 +6,10 @@ command, CR overwrites the line, LF forges the next one, U+202E reverses the tex
     "caf\u00e9"     -> café            printable characters stay
     "a\x1b[2J\n"    -> a\x1b[2J\n        others are escaped as in Python
     b"a\xff"        -> a\xff            bytes have no encoding, so all that are not ASCII are escaped
+    b"orders\x1f3"  -> orders          a part of a spread topic has the name of its topic
 """
+
+from miniqueue.core.message.parts import without_parts
 
 #: Maximum length of shown text: enough to recognize a value, too little to flood a log.
 MAX_SHOWN_CHARS = 200
@@ -16,7 +19,8 @@ def escape(foreign: str | bytes) -> str:
     """Return `foreign` as printable text of one line and at most `MAX_SHOWN_CHARS` characters."""
     start = foreign[: MAX_SHOWN_CHARS + 1]  # cut first, so that the cost does not grow with the text
     if isinstance(start, bytes):
-        return cut(start.decode("latin-1").encode("unicode_escape").decode("ascii"))
+        return cut(without_parts(start.decode("latin-1")).encode("unicode_escape").decode("ascii"))
+    start = without_parts(start)
     return cut(start if start.isprintable() else start.encode("unicode_escape").decode("ascii"))
 
 

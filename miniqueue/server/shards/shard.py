@@ -164,7 +164,7 @@ class Shard:
 
     def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the monitoring port that shows all shards."""
-        return MonitorDoor(app, gate, self._owners(broker, MONITOR))
+        return MonitorDoor(app, gate, self._owners(broker, MONITOR), lambda: broker.spread_topics)
 
     def page_door(self, broker: Broker, app: ASGIApp, port: int) -> ASGIApp:
         """Return the application of the monitoring port, with this number, that serves the sessions of all shards."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from miniqueue import __version__
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.message.slots import slot_of
 from miniqueue.errors import NotAuthenticatedError, RequestError, WrongSecretError
 from miniqueue.server.cluster import replies as shown_nodes
@@ -221,9 +222,12 @@ def described(client: Client) -> ConnectedClient:
 def _reading_of(client: Client) -> Reading | None:
     """Return what a client reads, with its stream or with its last RECEIVE."""
     if client.stream is not None:
-        return client.stream.reading
-    received = client.session.received
-    return None if received is None else Reading(*received)
+        reading = client.stream.reading
+    elif client.session.received is not None:
+        reading = Reading(*client.session.received)
+    else:
+        return None
+    return reading._replace(topic=whole_of(reading.topic))
 
 
 def _leased_of(client: Client) -> int:

@@ -17,6 +17,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.asgi.replies import Reply, json_reply
@@ -37,7 +38,7 @@ Row = dict[str, Any]
 def merging_routes(owners: Owners, quotas_of: Callable[[str], Quotas]) -> dict[tuple[str, str], Handler]:
     """Return the handlers by method and route; `quotas_of` returns the quotas of a user."""
     return {
-        ("GET", "/topics"): partial(_merged, owners, partial(_listed, "topics", _by_topic)),
+        ("GET", "/topics"): partial(_merged, owners, _topics),
         ("GET", "/tasks"): partial(_merged, owners, partial(_listed, "tasks", _by_number)),
         ("GET", "/schedules"): partial(_merged, owners, _schedules),
         ("GET", "/usage"): partial(_merged, owners, partial(_usage, quotas_of)),
@@ -91,6 +92,17 @@ async def _listed(name: str, key: Callable[[Row], Any], _owners: Owners, _scope:
     return json_reply(200, {name: rows})
 
 
+async def _topics(_owners: Owners, _scope: Scope, answers: list[Answer]) -> Reply:
+    rows = list[Row]()
+    async for row in _in_order("topics", _by_topic, answers):
+        name = _whole_name(row["topic"])
+        if not rows or rows[-1]["topic"] != name:
+            rows.append(row | {"topic": name})
+        else:  # another part of a spread topic
+            rows[-1] |= {count: rows[-1][count] + row[count] for count in row if count != "topic"}
+    return json_reply(200, {"topics": rows})
+
+
 async def _schedules(_owners: Owners, scope: Scope, answers: list[Answer]) -> Reply:
     options = query_of(scope, ("after", "count"))
     count = parse_count(options["count"]) if "count" in options else MAX_COUNT
@@ -112,7 +124,11 @@ async def _in_order(name: str, key: Callable[[Row], Any], answers: list[Answer])
 
 def _by_topic(row: Row) -> str:
     topic: str = row["topic"]
-    return topic  # the order of code points is that of the bytes of UTF-8
+    return topic  # the order of code points is that of the bytes of UTF-8; the parts of a topic follow each other
+
+
+def _whole_name(topic: str) -> str:
+    return whole_of(topic.encode()).decode()
 
 
 def _by_number(row: Row) -> int:

@@ -12,7 +12,7 @@ Each shard answers for the user whom the door has authenticated, so that no page
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import orjson
@@ -41,9 +41,13 @@ class MonitorDoor:
       app: the application of this process.
       gate: authenticates clients; None if there are no users.
       owners: the owners of all shards.
+      spread_topics: the spread topics, which several shards have parts of.
     """
 
-    def __init__(self, app: ASGIApp, gate: AuthMiddleware | None, owners: Owners) -> None:
+    def __init__(
+        self, app: ASGIApp, gate: AuthMiddleware | None, owners: Owners, spread_topics: Callable[[], Collection[bytes]]
+    ) -> None:
+        self._spread_topics = spread_topics
         self._app = app
         self._gate = gate
         self._owners = owners
@@ -106,7 +110,8 @@ class MonitorDoor:
         """Send the statistics of all shards."""
         with self._owners.gathering(scope) as gathering:
             answers = await self._owners.ask_all(scope, gathering)
-            reply = _error_of(answers) or Reply(200, _merged_stats([answer.body for answer in answers]), JSON)
+            merge = _merged_stats_of_parts if self._spread_topics() else _merged_stats
+            reply = _error_of(answers) or Reply(200, merge([answer.body for answer in answers]), JSON)
             await reply(scope, receive, send)
 
     async def _ready(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,6 +147,16 @@ def _merged_stats(bodies: Sequence[bytes]) -> bytes:
         "shards": [{name: each[name] for name in ("shard", "uptime_seconds", "refusal", "memory")} for each in shards],
     }
     return orjson.dumps(whole)[:-1] + _TOPICS + topics + b"}}"
+
+
+def _merged_stats_of_parts(bodies: Sequence[bytes]) -> bytes:
+    """Return the statistics of all shards, of which several can have the same topic."""
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for body in bodies:
+        for name, counts in orjson.loads(body)["topics"].items():
+            topics.setdefault(name, []).append(counts)
+    merged = {name: _added(rows) for name, rows in topics.items()}
+    return orjson.dumps(orjson.loads(_merged_stats(bodies)) | {"topics": merged})
 
 
 def _added(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -408,8 +408,9 @@ class Door:
         async def ask_all(command: Command) -> list[bytes]:
             nonlocal size_bytes
             answers = await self._ask_all(command)
-            size_bytes = GATHERED_FACTOR * sum(map(len, answers))
-            account.add(Purpose.OUTPUT, size_bytes)
+            added_bytes = GATHERED_FACTOR * sum(map(len, answers))
+            account.add(Purpose.OUTPUT, added_bytes)
+            size_bytes += added_bytes
             return answers
 
         try:

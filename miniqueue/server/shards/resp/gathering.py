@@ -8,6 +8,7 @@
 If a shard does not answer, the reply is TRYAGAIN: half of an answer would be a wrong one.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +32,8 @@ Merge: TypeAlias = Callable[[Command, list[Any]], replies.Value]
 
 #: Fields of INFO that are not added: those of the broker, or of the process that is asked.
 _NOT_ADDED: Final = frozenset({"process_id", "tcp_port", "uptime_in_seconds", "loading", "connected_slaves"})
+
+_TOPIC_COUNT: Final = re.compile(rb"^topics:\d+", re.MULTILINE)
 
 #: Fields of CLIENT LIST that say what a client reads.
 _READ_FIELDS: Final = (b"topic", b"group", b"member", b"sub", b"flags")
@@ -57,7 +60,18 @@ async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, 
         merged = _usage(client.broker.shares.quotas_of, parsed)
     else:
         merged = MERGES[b"%b %b" % (word, subcommand) if word in _CONTAINERS else word](command, parsed)
+    if word in (b"STATS", b"INFO") and client.broker.spread_topics:
+        merged = await _with_count_of_topics(merged, ask_all)
     return replies.encode(merged, client.session.protocol)
+
+
+async def _with_count_of_topics(merged: Any, ask_all: AskAll) -> Any:  # noqa: ANN401 - the reply to INFO, or to STATS
+    """Return a reply with the number of topics that TOPICS lists: shards cannot add those that are in several."""
+    if isinstance(merged, bytes) and not _TOPIC_COUNT.search(merged):
+        return merged  # INFO of other sections
+    answers = await ask_all([b"TOPICS"])
+    count = len({whole_of(name) for answer in answers for name in _parsed(answer)})
+    return _TOPIC_COUNT.sub(b"topics:%d" % count, merged) if isinstance(merged, bytes) else merged | {b"topics": count}
 
 
 def is_gathered(command: Command) -> bool:
