@@ -18,6 +18,7 @@ from typing import NamedTuple
 from miniqueue.broker.commit.journal import Commit, Journal
 from miniqueue.broker.model.limits import Room
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.log.transfer import MAX_PARCEL_BYTES, MAX_PARCEL_COUNT, Parcel, Transfer
@@ -61,6 +62,7 @@ class Outbox:
     Attributes:
       on_ready: called with the number of a shard when transfers to it can be sent.
       size_bytes: the memory of all transfers, about.
+      refusals: why topics refuse what waits for them, by topic.
     """
 
     def __init__(self, journal: Journal, clock: Clock, shard_of: Callable[[bytes], int]) -> None:
@@ -72,6 +74,8 @@ class Outbox:
         self._counts: Counter[bytes] = Counter()  # transfers by topic
         self._sizes: Counter[bytes] = Counter()
         self.size_bytes = 0
+        self.refusals: dict[bytes, str] = {}
+        self._failures: dict[int, str] = {}  # why nothing can be sent to a shard
         self._last_number = self._durable_number = 0
         self._uncommitted: deque[tuple[Commit, int]] = deque()  # each commit has the highest number in it
 
@@ -94,6 +98,13 @@ class Outbox:
     def waiting_for(self, topic: bytes) -> int:
         """Return the number of transfers to a topic."""
         return self._counts[topic]
+
+    @property
+    def reason(self) -> str:
+        """Why the oldest transfers wait, as far as that is known; "" if everything is on its way."""
+        of_topics = (f"{topic.decode()}: {reason}" for topic, reason in self.refusals.items())
+        of_shards = (reason for shard, reason in self._failures.items() if self._by_shard.get(shard))
+        return next(of_topics, next(of_shards, ""))
 
     # --- for those who move messages --------------------------------------------------------------------------
 
@@ -181,6 +192,24 @@ class Outbox:
             self._journal.change(batch)
             self._journal.committer.request_soon()
 
+    def refused(self, topic: bytes, reason: str) -> bool:
+        """Note that a topic refuses what waits for it; return whether that has begun now, and report it then."""
+        if not self._counts[topic]:
+            return False
+        is_new = topic not in self.refusals
+        self.refusals[topic] = reason
+        if is_new:
+            count = self._counts[topic]
+            self._journal.notices.report(NoticeKind.TRANSFER_REFUSED, topic, count=count, reason=reason)
+        return is_new
+
+    def failed(self, shard: int, reason: str) -> bool:
+        """Note that nothing can be sent to a shard, or with the reason "" that it can; return whether that is new."""
+        before = self._failures.pop(shard, "")
+        if reason:
+            self._failures[shard] = reason
+        return bool(before) != bool(reason)
+
     # --- the store ---------------------------------------------------------------------------------------------
 
     def restored(self, content: StoreContent) -> None:
@@ -189,6 +218,7 @@ class Outbox:
         self._counts.clear()
         self._sizes.clear()
         self.size_bytes = 0
+        self.refusals.clear()
         for key, value in content.transfers:
             if key == transfers.SENT:
                 self._last_number = self._durable_number = values.decode_number(value)
@@ -210,6 +240,7 @@ class Outbox:
         self.size_bytes += sign * waiting.size_bytes
         if not self._counts[topic]:
             del self._counts[topic], self._sizes[topic]
+            self.refusals.pop(topic, None)
 
     def _committed(self) -> None:
         """Send what is durable now: commits are done in the order in which they began."""

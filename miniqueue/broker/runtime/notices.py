@@ -50,6 +50,7 @@ class NoticeKind(StrEnum):
     MEMBER_JOINED = "member-joined"
     MEMBER_LEFT = "member-left"
     DEAD_LETTER = "dead-letter"
+    TRANSFER_REFUSED = "transfer-refused"
     LIMIT_REACHED = "limit-reached"
     SCHEDULE_SET = "schedule-set"
     SCHEDULE_DELETED = "schedule-deleted"

@@ -41,6 +41,7 @@ from miniqueue.server.monitor.topic_metrics import TopicMetrics
 from miniqueue.server.monitor.wholes import combined, in_wholes
 from miniqueue.server.process.metric_rows import RowCollector
 from miniqueue.server.security.authentication import Authenticator
+from miniqueue.server.views.outbox import outbox_fields
 from miniqueue.wire.json_parts import json_fragment
 
 #: Pages that contain the names of topics.
@@ -140,6 +141,7 @@ class MonitorApp:
                 "refusal": None if refusal is None else refusal.code,
                 "disk_free_bytes": self._broker.free_bytes,
                 "memory": _memory_of(self._broker.memory),
+                **outbox_fields(self._broker),
                 "topics": topics,
             },
         )

@@ -6,12 +6,13 @@ connects only to a `master`.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from miniqueue import __version__
 from miniqueue.broker.runtime.accounts import UNLIMITED, Purpose
 from miniqueue.server.resp.commands.context import Client, answer_later
+from miniqueue.server.views.outbox import outbox_fields
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -31,11 +32,12 @@ def info(client: Client, command: Command) -> bytes:
 
 async def _info(client: Client, names: set[str]) -> bytes:
     content = await client.broker.inspect.content() if names & _OF_TOPICS else (0, 0)
-    sections = [_section(name, fields(client, content)) for name, fields in _SECTIONS.items() if name in names]
-    return replies.bulk("\r\n".join(sections).encode())
+    sections = {name: fields(client, content) for name, fields in _SECTIONS.items() if name in names}
+    texts = [_section(name, fields) for name, fields in sections.items() if fields]
+    return replies.bulk("\r\n".join(texts).encode())
 
 
-_Fields = dict[str, str | int]
+_Fields = Mapping[str, str | int | float]
 #: The number of topics, and of their messages.
 _Content = tuple[int, int]
 
@@ -104,6 +106,10 @@ def _keyspace(_client: Client, content: _Content) -> _Fields:
     return {"db0": f"keys={content[1]},expires=0,avg_ttl=0"}
 
 
+def _outbox(client: Client, _content: _Content) -> _Fields:
+    return outbox_fields(client.broker)
+
+
 _SECTIONS: dict[str, Callable[[Client, _Content], _Fields]] = {
     "server": _server,
     "clients": _clients,
@@ -113,4 +119,5 @@ _SECTIONS: dict[str, Callable[[Client, _Content], _Fields]] = {
     "replication": _replication,
     "topics": _topics,
     "keyspace": _keyspace,
+    "outbox": _outbox,
 }

@@ -19,6 +19,7 @@ from miniqueue.errors import RequestError
 from miniqueue.server.resp.commands.context import Client, answer_later, begin_task
 from miniqueue.server.views.groups import shown_group
 from miniqueue.server.views.messages import resp_message, resp_messages
+from miniqueue.server.views.outbox import outbox_fields
 from miniqueue.server.views.traces import resp_steps
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_arguments import ArityError, options_of, without_flag
@@ -43,8 +44,10 @@ def stats(client: Client, command: Command) -> bytes:
     async def reply() -> bytes:
         if group is not None:
             return replies.encode(shown_group(await client.broker.groups.figures_of(command[1], group)), protocol)
-        figures = await (inspection.totals() if len(command) == 1 else inspection.stats(command[1]))
-        pairs = [(replies.encode(name, protocol), replies.encode(figures[name], protocol)) for name in figures]
+        is_of_all = len(command) == 1
+        figures = await (inspection.totals() if is_of_all else inspection.stats(command[1]))
+        shown = figures | (outbox_fields(client.broker) if is_of_all else {})
+        pairs = [(replies.encode(name, protocol), replies.encode(value, protocol)) for name, value in shown.items()]
         return replies.map_of(pairs, protocol)
 
     return answer_later(client, reply())

@@ -26,9 +26,12 @@ from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.asgi.replies import JSON, NOT_FOUND, Reply, error_reply, json_reply
 from miniqueue.server.shards.http.metrics import merge_metrics
 from miniqueue.server.shards.http.owners import Answer, Owners, first_error
+from miniqueue.server.views.outbox import fields_of_all
 
 _OF_ONE: Final = re.compile(r"/shards/(0|[1-9][0-9]{0,2})(/backup|/changes)")
 _TOPICS: Final = b',"topics":{'
+#: Statistics that are the same for all shards, or that only all together have.
+_OF_ALL: Final = ("version", "disk_free_bytes")
 _UNAVAILABLE: Final = 503
 #: The statuses of `/readyz`, the worst last.
 _STATUSES: Final = ("ok", "degraded", "not ready")
@@ -144,7 +147,8 @@ def _merged_stats(bodies: Sequence[bytes]) -> bytes:
         "refusal": next((each["refusal"] for each in shards if each["refusal"] is not None), None),
         "disk_free_bytes": min(free, default=None),
         "memory": _added([each["memory"] for each in shards]),
-        "shards": [{name: each[name] for name in ("shard", "uptime_seconds", "refusal", "memory")} for each in shards],
+        **fields_of_all(shards),
+        "shards": [{name: each[name] for name in each if name not in _OF_ALL} for each in shards],
     }
     return orjson.dumps(whole)[:-1] + _TOPICS + topics + b"}}"
 

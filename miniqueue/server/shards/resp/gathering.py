@@ -20,6 +20,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.views.outbox import OUTBOX_FIELDS, fields_of_all
 from miniqueue.server.views.usage import limit_of_all
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -121,15 +122,24 @@ def _topics(_command: Command, answers: list[Any]) -> replies.Value:
 
 
 def _stats(_command: Command, answers: list[Any]) -> replies.Value:
-    return _added(map(_map, answers))
+    rows = [{name.decode(): value for name, value in _map(answer).items()} for answer in answers]
+    outboxes = [{name: row.pop(name) for name in OUTBOX_FIELDS} for row in rows]
+    merged: dict[Any, Any] = {**_added(rows), **fields_of_all(outboxes)}
+    return merged
 
 
-def _added(maps: Iterable[Mapping[bytes, Any]]) -> dict[replies.Value, replies.Value]:
+def _added(maps: Iterable[Mapping[Any, Any]]) -> dict[replies.Value, replies.Value]:
     added: dict[Any, Any] = {}
     for each in maps:
         for name, value in each.items():
-            added[name] = added[name] + value if name in added else value
+            number = _number(value)
+            added[name] = round(added[name] + number, 3) if name in added else number
     return added
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401 - a part of a reply
+    """Return a number; in version 2 of the protocol, one with a fraction is a text."""
+    return float(value) if isinstance(value, bytes) else value
 
 
 def _joined(_command: Command, answers: list[Any]) -> replies.Value:
@@ -185,11 +195,13 @@ def _fields_of_client(line: bytes) -> dict[bytes, bytes]:
 def _info(_command: Command, answers: list[Any]) -> replies.Value:
     """Return the lines of the first answer, with the sums of all where they are counts."""
     fields = [dict(_fields(answer.decode())) for answer in answers]
+    outbox = fields_of_all(fields) if "outbox_messages" in fields[0] else {}
     lines = []
     for line in answers[0].decode().split("\r\n"):
         name, colon, value = line.partition(":")
         values = [each.get(name, "") for each in fields]
-        lines.append(f"{name}:{_info_value(name, value, values)}" if colon else line)
+        value = str(outbox[name]) if name in outbox else _info_value(name, value, values)
+        lines.append(f"{name}:{value}" if colon else line)
         if name == "redis_mode":
             lines.append(f"shards:{len(answers)}")
     return "\r\n".join(lines).encode()

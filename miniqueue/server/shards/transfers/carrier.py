@@ -35,9 +35,6 @@ class Carrier:
       send: sends a parcel.
       monotonic: the clock, in seconds.
       sleep: waits for some seconds.
-
-    Attributes:
-      refusals: why topics of other shards refuse messages now, by topic.
     """
 
     def __init__(
@@ -53,7 +50,6 @@ class Carrier:
         self._sleep = sleep
         self._ready: dict[int, asyncio.Event] = {}
         self._blocked: dict[bytes, float] = {}  # until when
-        self.refusals: dict[bytes, str] = {}
 
     async def run(self, shards: list[int]) -> None:
         """Carry everything to these shards, until cancelled."""
@@ -69,7 +65,6 @@ class Carrier:
             self._ready[shard].set()
 
     async def _carry(self, shard: int, ready: asyncio.Event) -> None:
-        is_failing = False
         while True:
             ready.clear()
             parcel = self._outbox.parcel(shard, self._blocked_now())
@@ -79,21 +74,17 @@ class Carrier:
             try:
                 taken = await self._send(shard, parcel)
             except MiniqueueError as exc:
-                if not is_failing:
+                if self._outbox.failed(shard, str(exc)):
                     log.warning("messages for another shard wait", to=shard, error=str(exc))
-                is_failing = True
                 await self._sleep(FAILED_SECONDS)
             else:
-                is_failing = False
-                self._outbox.arrived(shard, taken.arrived)
+                self._outbox.failed(shard, "")
+                self._arrived(shard, taken.arrived)
                 self._note(taken.refused)
 
     def _blocked_now(self) -> set[bytes]:
         now = self._monotonic()
         self._blocked = {topic: until for topic, until in self._blocked.items() if until > now}
-        for topic in [topic for topic in self.refusals if not self._outbox.waiting_for(topic)]:
-            del self.refusals[topic]
-            log.info("a topic of another shard takes messages again", topic=topic.decode())
         return set(self._blocked)
 
     async def _wait(self, ready: asyncio.Event) -> None:
@@ -109,9 +100,15 @@ class Carrier:
             waiting.cancel()
             pause.cancel()
 
+    def _arrived(self, shard: int, numbers: list[int]) -> None:
+        refusals = [*self._outbox.refusals]
+        self._outbox.arrived(shard, numbers)
+        for topic in refusals:
+            if topic not in self._outbox.refusals:
+                log.info("a topic of another shard takes messages again", topic=topic.decode())
+
     def _note(self, refused: Mapping[bytes, str]) -> None:
         for topic, reason in refused.items():
-            if topic not in self.refusals:
+            if self._outbox.refused(topic, reason):
                 log.warning("a topic of another shard refuses messages, which wait", topic=topic.decode(), error=reason)
-            self.refusals[topic] = reason
             self._blocked[topic] = self._monotonic() + REFUSED_SECONDS

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from miniqueue.broker.inbox.inbox import Taken
+from miniqueue.broker.runtime.notices import parse_kinds
 from miniqueue.core.log.transfer import Parcel
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.answering import Answering
@@ -17,6 +18,7 @@ from miniqueue.server.shards.transfers.sending import (
     encode_parcel,
     encode_taken,
 )
+from tests.broker.runtime.test_notices import Ear
 from tests.broker.transfers.shards import HERE, THERE, Shards
 from tests.fakes import FakeTransport, settle_down
 
@@ -49,7 +51,7 @@ async def carrying(shards, send, sleeper):
     carrier = Carrier(shards.both[0].broker.outbox, send, sleeper.monotonic, sleeper.sleep)
     task = asyncio.create_task(carrier.run([1]))
     try:
-        yield carrier
+        yield
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -74,18 +76,20 @@ async def test_everything_is_carried_as_soon_as_it_is_durable():
 async def test_a_topic_that_refuses_is_tried_again_and_does_not_delay_others():
     async with Shards() as shards:
         there, sleeper, other = shards.both[1], Sleeper(), THERE + b".dlq"
+        outbox = shards.both[0].broker.outbox
         await there.broker.admin.create(THERE, {"max_messages": 1}).wait()
-        async with carrying(shards, lambda _, parcel: there.broker.inbox.take(0, parcel), sleeper) as carrier:
+        async with carrying(shards, lambda _, parcel: there.broker.inbox.take(0, parcel), sleeper):
             await redrive(shards, b"a", b"b")
             await redrive(shards, b"c", target=other)
             assert await there.drain(other) == [b"c"]
-            assert list(carrier.refusals) == [THERE]
+            assert list(outbox.refusals) == [THERE]
+            assert outbox.reason == f"{THERE.decode()}: {outbox.refusals[THERE]}"
             assert await there.drain(THERE) == [b"a"]
             await there.commit()
             await sleeper.advance(REFUSED_SECONDS)
             assert await there.drain(THERE) == [b"b"]
             await redrive(shards, b"d")
-            assert carrier.refusals == {}
+            assert (outbox.refusals, outbox.reason) == ({}, "")
 
 
 async def test_a_parcel_is_sent_again_after_a_failure():
@@ -101,9 +105,34 @@ async def test_a_parcel_is_sent_again_after_a_failure():
         async with carrying(shards, send, sleeper):
             await redrive(shards, b"a")
             assert len(shards.both[0].broker.outbox) == 1
+            assert shards.both[0].broker.outbox.reason == "gone"
             await sleeper.advance(FAILED_SECONDS)
             assert len(shards.both[0].broker.outbox) == 0
+            assert shards.both[0].broker.outbox.reason == ""
             assert await there.drain(THERE) == [b"a"]
+
+
+async def test_a_refusal_is_an_event_once():
+    async with Shards() as shards:
+        here, there = shards.both
+        ear = Ear(here, parse_kinds([b"transfer-refused"]))
+        await there.broker.admin.create(THERE, {"max_messages": 1}).wait()
+        sleeper = Sleeper()
+        async with carrying(shards, lambda _, parcel: there.broker.inbox.take(0, parcel), sleeper):
+            for payloads in ((b"a", b"b"), (b"c",)):
+                await redrive(shards, *payloads)
+                await sleeper.advance(REFUSED_SECONDS)
+            reason = here.broker.outbox.refusals[THERE]
+            assert await ear.take() == [("transfer-refused", THERE, {"count": 1, "reason": reason})]
+            assert await there.drain(THERE) == [b"a"]
+            await there.commit()
+            await sleeper.advance(REFUSED_SECONDS)
+            assert await there.drain(THERE) == [b"b"]
+            await there.commit()
+            await sleeper.advance(REFUSED_SECONDS)
+            assert await there.drain(THERE) == [b"c"]
+            await redrive(shards, b"d", b"e")
+            assert len(await ear.take()) == 1
 
 
 @pytest.mark.parametrize("held", [[], [3], [3, 5]])
