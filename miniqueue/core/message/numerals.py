@@ -50,6 +50,14 @@ def joined(start: int, stop: int, separator: bytes) -> bytes:
 SIZE_BYTES: Final = 4
 
 
+def sizes_of(contents: Sequence[bytes]) -> bytes:
+    """Return the encoded sizes of byte strings, which `split` takes."""
+    lengths = array("I", map(len, contents))
+    if sys.byteorder == "big":
+        lengths.byteswap()
+    return lengths.tobytes()
+
+
 def split(sizes: bytes, joined: bytes, start: int = 0) -> list[bytes]:
     """Return the strings of these sizes in `joined` from `start` on; raises ValueError unless they fill the rest."""
     lengths = array("I", sizes)

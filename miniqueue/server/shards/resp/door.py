@@ -19,7 +19,8 @@ from miniqueue.access.rights import command_needs
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.message.slots import slot_of
-from miniqueue.errors import InvalidTopicError, MiniqueueError, ProtocolError
+from miniqueue.core.options.batch import BatchOptions
+from miniqueue.errors import InvalidTopicError, MiniqueueError, PayloadTooLargeError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, SpreadTopicError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Presence, Waiting, answer_later
@@ -31,7 +32,7 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
-from miniqueue.server.shards.resp import parting
+from miniqueue.server.shards.resp import batches, parting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
@@ -214,10 +215,8 @@ class Door:
         """Send a command to its owner; `word` is its name, b"" for a run. Raises MiniqueueError."""
         client, link, data = self._client, self._link(shard), encode(command)
         if isinstance(command, Run) or word in SHORT:
-            short = _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), client.await_reply(len(data)))
-            if not self._outgoing:
-                asyncio.get_running_loop().call_soon(self._send_outgoing)
-            self._outgoing.setdefault(shard, []).append(short)
+            late = client.await_reply(len(data))
+            self._send_soon(shard, _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), late))
             return
         self._send_outgoing()
         if word in WAITING:
@@ -228,6 +227,11 @@ class Door:
         else:
             client.hold()
             link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+
+    def _send_soon(self, shard: int, short: _Short) -> None:
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._send_outgoing)
+        self._outgoing.setdefault(shard, []).append(short)
 
     def _wait(self, link: Link, data: bytes, word: bytes) -> None:
         """Send a command that can wait at its owner; it does not if the client has ended, and so may have gone."""
@@ -332,6 +336,8 @@ class Door:
         elif word == b"RECEIVE":
             presence = Presence()
             self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
+        elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
+            self._publish_batch(topic, part_count, command)
         elif (number := parting.part_of(command, part_count)) is not None:
             self._forward_to_part(topic, number, command)
         elif word in parting.SETTLES:
@@ -339,6 +345,30 @@ class Door:
         else:
             self._when_written(partial(self._ask_parts, topic, part_count, command, parting.merge_of(command)))
         return True
+
+    def _publish_batch(self, topic: bytes, part_count: int, command: Command) -> None:
+        """Publish a batch whose messages can have keys, in the parts of these; raises MiniqueueError."""
+        shares = batches.cut(command, part_count, self._check_batch)
+        if len(shares) == 1:
+            self._forward_to_part(topic, shares[0].number, command)
+            return
+        client, parts = self._client, [part_name(topic, share.number) for share in shares]
+        shards = list(map(self._peers.placing.shard_of, parts))
+        for shard in shards:
+            self._link(shard)  # before any part is published
+        own = [encode([command[0], part, *share.words]) for part, share in zip(parts, shares, strict=True)]
+        whole = client.await_reply(sum(map(len, own)))
+        joining = batches.Joining(command[0].upper(), shares, lambda reply: client.give_out([whole], [reply]))
+        for shard, data, late in zip(shards, own, joining.replies(), strict=True):
+            self._send_soon(shard, _Short(data, 1, is_line=False, late=late))
+
+    def _check_batch(self, payloads: Sequence[bytes], options: BatchOptions) -> None:
+        """Raise PayloadTooLargeError or RequestError if any part would refuse its messages, so that none is added."""
+        broker = self._client.broker
+        if (longest_bytes := max(map(len, payloads))) > broker.max_message_bytes:
+            raise PayloadTooLargeError(longest_bytes, broker.max_message_bytes)
+        if options.others:
+            options.attributes(broker.clock.now_ms())
 
     def _forward_to_part(self, topic: bytes, number: int, command: Command | Run) -> None:
         part = part_name(topic, number)

@@ -1,7 +1,8 @@
 """Commands that concern a spread topic: which part of it carries one out, or how the replies of all parts become one.
 
 PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
-PUB, PUBBATCH, PUBEACH, PUBPACKED                     the part of the key; else of the dedup id or the unique key
+PUB, PUBBATCH                                         the part of the key; else of the dedup id or the unique key
+PUBEACH, PUBPACKED                                    the parts of the keys, each its own messages: `batches`
 ACK, NACK, BACK, DACK, REJECT, EXTEND                 the parts that are contained in the receipts, each its own
 MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the number of the partition
 LEN, PURGE, REDRIVE                                   all, and the sum
@@ -10,14 +11,13 @@ GROUP CREATE, DELETE, SEEK                            all; each can be repeated
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
 from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
-from miniqueue.core.options.batch import NO_BATCH_OPTIONS, parse_each, parse_packed
 from miniqueue.core.options.publish import parse_words
 from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.wire.resp_arguments import nack_options_of
@@ -41,16 +41,16 @@ def turn() -> int:
 def part_of(command: Command, part_count: int) -> int | None:
     """Return the number of the part that carries a command out; None if it concerns several.
 
-    Raises RequestError for invalid options, and SpreadTopicError for a batch of several parts.
+    Raises RequestError for invalid options.
     """
     word, words = command[0].upper(), command[2:]
     if word in (b"PUBLISH", b"MPUBLISH"):
         return turn() % part_count
     if word == b"PUB":
         options = parse_words(words[1:])
-        return _part_for(options.key or options.dedup_id or options.unique_key, part_count)
-    if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):
-        return _part_of_batch(command, part_count)
+        return part_for_any(options.key or options.dedup_id or options.unique_key, part_count)
+    if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):  # the latter two without messages, which a part refuses
+        return part_for_any(words[0] if words else b"", part_count)
     return _part_named(command, part_count)
 
 
@@ -67,17 +67,9 @@ def _part_named(command: Command, part_count: int) -> int | None:
     return None
 
 
-def _part_for(key: bytes, part_count: int) -> int:
+def part_for_any(key: bytes, part_count: int) -> int:
+    """Return the number of the part for a key, a dedup id, or a unique key; without any, that of the next turn."""
     return part_for(key, part_count) if key else turn() % part_count
-
-
-def _part_of_batch(command: Command, part_count: int) -> int:
-    word, dedup_id = command[0].upper(), command[2] if len(command) > 2 else b""
-    parse = {b"PUBEACH": parse_each, b"PUBPACKED": parse_packed}.get(word)
-    _, each = (b"", NO_BATCH_OPTIONS) if parse is None else parse(command[3:])
-    if not any(each.keys):
-        return _part_for(dedup_id, part_count)
-    return _only((part_for(key, part_count) for key in each.keys), command)
 
 
 def _receipts(command: Command) -> Sequence[bytes]:
@@ -86,13 +78,6 @@ def _receipts(command: Command) -> Sequence[bytes]:
     if word in _VALUED:
         words = words[:-1]
     return words[:-1] if words and words[-1].upper() == b"SYNC" else words
-
-
-def _only(numbers: Iterable[int], command: Command) -> int:
-    parts = set(numbers)
-    if len(parts) > 1:
-        raise SpreadTopicError(command[1], f"one {command[0].decode('utf-8', 'replace').upper()}")
-    return parts.pop() if parts else 0
 
 
 class Settles(NamedTuple):

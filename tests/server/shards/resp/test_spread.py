@@ -151,7 +151,6 @@ async def test_the_number_of_parts_grows(client, fleet):
         (b"PEEK", TOPIC),
         (b"REDRIVE", TOPIC, b"TO", b"other"),
         (b"GROUP", b"LIST", TOPIC),
-        (b"PUBEACH", TOPIC, b"", b"a", b"2", b"KEY", b"a", b"b", b"2", b"KEY", b"b", b"c", b"2", b"KEY", b"c"),
     ],
 )
 async def test_what_a_spread_topic_does_not_have_yet_is_refused(client, words):
