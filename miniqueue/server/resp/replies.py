@@ -43,10 +43,6 @@ class LateReply(Commit):
         """Set the reply; it takes the place of an error, as no commit of this process has failed."""
         self.reply, self.is_done, self.error = reply, True, _GIVEN
 
-    def tell(self) -> None:
-        """Call the listeners: commands that wait for what was written before them."""
-        self.finish(_GIVEN)
-
 
 _GIVEN: Final = MiniqueueError("the reply is that of another process")
 
@@ -60,7 +56,7 @@ class ReplyQueue:
 
     Attributes:
       transport: set when the connection is made, and when its client has gone.
-      last_commit: the last commit that a reply has waited for, done or not.
+      last_commit: the last commit of this process that a reply has waited for, done or not.
       unsent_bytes: size of the replies since the queue was last empty, without those that wait for a commit.
     """
 
@@ -125,7 +121,6 @@ class ReplyQueue:
         late = LateReply()
         self._outcomes.append((late, b"", 1))
         self._uncommitted_bytes += WAITING_BYTES + size_bytes
-        self.last_commit = late
         return late
 
     def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
@@ -133,8 +128,6 @@ class ReplyQueue:
         for each, reply in zip(late, texts, strict=True):
             each.give(reply)
         self.flush()
-        for each in late:
-            each.tell()
 
     def withhold(self, outcome: Commit, reply: bytes) -> None:
         """Send `reply`, and what is queued after it, when `outcome` is done; if it fails, its error instead of `reply`.

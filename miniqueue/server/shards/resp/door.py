@@ -400,6 +400,8 @@ class Door:
 
     async def _set_spread(self, topic: bytes, command: Command) -> bytes:
         """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""
+        for link in [link for link in self._links.values() if not link.is_lost]:
+            await link.ask(encode([b"PING"]))  # what was sent before is answered: orders take other links
         home = self._peers.placing.shard_of(topic)
         if command[0].upper() == b"TOPIC" and command[1].upper() == b"DELETE":
             return await order(self._peers, home, [b"ERASE", topic])

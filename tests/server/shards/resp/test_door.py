@@ -62,6 +62,16 @@ async def test_runs_of_publish_are_answered_message_by_message(client, fleet):
     assert await payloads_in(fleet, topic) == [b"%d" % number for number in range(50)]
 
 
+async def test_a_command_sees_what_is_committed_after_the_reply_of_another_shard(client, fleet):
+    own_store = fleet.members[0].broker._engine.journal.store
+    own_store.may_write.clear()
+    client.tell((b"PUBLISH", OWN, b"x"), (b"PUBLISH", OTHER, b"y"), (b"LEN", OWN))
+    other_reply, _, _ = client.connection._replies._outcomes[1]
+    await until(lambda: other_reply.is_done)
+    own_store.may_write.set()
+    assert await client.hear(3) == [b"+OK\r\n", b"+OK\r\n", b":1\r\n"]
+
+
 async def test_a_shard_that_does_not_answer_refuses_its_topics_alone(client, fleet):
     fleet.lose(1)
     client.tell((b"PUB", OWN, b"x"), (b"PUB", OTHER, b"x"), (b"LEN", OTHER), (b"PUB", THIRD, b"x"), (b"TOPICS",))
