@@ -512,7 +512,12 @@ class RespConnection(asyncio.Protocol):
         """Take the next commands as long as they are wanted; for a command that holds the connection."""
         if self._life >= CLOSING:
             return []
-        commands = self._incoming.take_while(is_wanted)
+        if self.router is None or not self._is_routed():
+            commands = self._incoming.take_while(is_wanted)
+        else:
+            own = self.router.own
+            taken = self._incoming.take_while(lambda command: own(command) is not None and is_wanted(command))
+            commands = [command for command in map(own, taken) if command is not None]
         self.command_count += len(commands)
         return commands
 

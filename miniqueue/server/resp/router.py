@@ -19,6 +19,10 @@ class Router(Protocol):
         """Carry out a command, and see to its reply, if it concerns other processes; return whether it does."""
         ...
 
+    def own(self, command: Parsed) -> Parsed | None:
+        """Return a command as this process carries it out; None if it concerns other processes."""
+        ...
+
     def pause(self) -> None:
         """Read no replies until `resume`: the client does not read them."""
         ...

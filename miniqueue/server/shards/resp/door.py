@@ -110,6 +110,16 @@ class Door:
             self._client.reply(self._client.refusal(exc) * _reply_count(command))
             return True
 
+    def own(self, command: Parsed) -> Parsed | None:
+        """Return a command as this process carries it out; None if it concerns other shards, or several."""
+        try:
+            shard_and_topic = self._place_of(command)
+        except MiniqueueError:  # it is refused in its turn
+            return None
+        if shard_and_topic is None or self._client.broker.spread_of(shard_and_topic[1]):
+            return None
+        return command if shard_and_topic[0] == self._peers.placing.number else None
+
     def _send_outgoing(self) -> None:
         """Send what was gathered, to each owner at once."""
         outgoing, self._outgoing = self._outgoing, {}

@@ -89,6 +89,10 @@ class _Orders:
         self._client.reply(replies.OK)
         return True
 
+    def own(self, command: Parsed) -> Parsed:
+        """Return a command as it is: what comes over a link concerns this shard."""
+        return command
+
     def end(self) -> bool:
         """Leave the end of the connection to itself."""
         return False

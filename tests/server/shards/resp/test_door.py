@@ -72,6 +72,16 @@ async def test_a_command_sees_what_is_committed_after_the_reply_of_another_shard
     assert await client.hear(3) == [b"+OK\r\n", b"+OK\r\n", b":1\r\n"]
 
 
+async def test_a_pub_with_a_unique_key_takes_no_message_for_another_shard_with_it(client, fleet):
+    pubs = [(b"PUB", topic, b"x", b"UNIQUE", b"1") for topic in (OWN, OWN, OTHER)]
+    client.tell(*pubs, (b"PUB", THIRD, b"y"))
+    first, second, other, third = await client.hear(4)
+    assert first == b"*2\r\n$3\r\n0-0\r\n:0\r\n"
+    assert second == b"*2\r\n$3\r\n0-0\r\n:1\r\n"
+    assert other == first
+    assert third == b"$3\r\n0-0\r\n"
+
+
 async def test_a_shard_that_does_not_answer_refuses_its_topics_alone(client, fleet):
     fleet.lose(1)
     client.tell((b"PUB", OWN, b"x"), (b"PUB", OTHER, b"x"), (b"LEN", OTHER), (b"PUB", THIRD, b"x"), (b"TOPICS",))
