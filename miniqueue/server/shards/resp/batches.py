@@ -122,9 +122,10 @@ class _ReplyOfShare(LateReply):
         self._joining = joining
         self._index = index
 
-    def tell(self) -> None:
+    def give(self, reply: bytes) -> None:
         """Hand the reply over."""
-        self._joining.take(self._index, self.reply)
+        super().give(reply)
+        self._joining.take(self._index, reply)
 
 
 def joined(word: bytes, shares: Sequence[Share], answers: Sequence[bytes]) -> bytes:
