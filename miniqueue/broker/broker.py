@@ -6,6 +6,7 @@ called on one event loop.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -244,6 +245,10 @@ class Broker:
     def outbox(self) -> "Outbox | None":
         """The messages on their way to topics of other shards; None if there are no shards."""
         return self._engine.topics.outbox
+
+    def pause_of_transfers(self) -> AbstractContextManager[None]:
+        """Return what makes messages between shards wait while its context is open; see `outbox.pause`."""
+        return nullcontext() if self.outbox is None else self.outbox.pause.lasting()
 
     def _restored_transfers(self, content: StoreContent) -> None:
         if self.outbox is not None and self.inbox is not None:

@@ -64,11 +64,11 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     if problems := [f"flag -{name}: requires -follow" for name in _FOLLOW_FLAGS if name in options.flags]:
         raise ConfigError(problems)
     refuse_content(target)  # before the broker begins to send the content
-    with stores_of(options) as stores:
+    with stores_of(options) as stores, stores.pairs() as pairs:
         if stores.shard_count:
-            count = sum(write_shards(target, stores.shard_count, stores.pairs()))
+            count = sum(write_shards(target, stores.shard_count, pairs))
         else:
-            count = write_store(target, (pair for _, pair in stores.pairs()))
+            count = write_store(target, (pair for _, pair in pairs))
     shards = f" in {stores.shard_count} shards" if stores.shard_count else ""
     print(f"{target}: {counted(count, 'key')}{shards}")
     return 0

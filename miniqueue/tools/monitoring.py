@@ -1,8 +1,9 @@
 """Requests of tools to the monitoring port of a running broker: over TLS unless its address is loopback."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from itertools import chain
 from ssl import SSLContext, create_default_context
 from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
@@ -22,6 +23,8 @@ DEFAULT_PORT = 8081
 #: The address at which this machine reaches a listener on all addresses.
 _LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _READ_BYTES = 1 << 18
+#: The headers of a request with a body whose size is not known.
+_OPEN = MappingProxyType({"Transfer-Encoding": "chunked"})
 #: The remedy, by the status of the response and by whether a token was sent.
 _HINTS = MappingProxyType(
     {
@@ -80,13 +83,20 @@ def connection_to_url(url: str, ca: str | None, timeout_seconds: float) -> HTTPC
     return HTTPSConnection(host, port, timeout=timeout_seconds, context=_client_context(ca))
 
 
-def requested(connection: HTTPConnection, path: str, headers: Mapping[str, str]) -> HTTPResponse:
+def requested(
+    connection: HTTPConnection, path: str, headers: Mapping[str, str], *, is_open: bool = False
+) -> HTTPResponse:
     """Return the response to a GET; raises ConnectError, or ServerError unless the status is 200.
+
+    If `is_open`, the request gets a body without content, which `end_request` ends.
 
     Raises SeveralStoresError if each shard of the broker must be asked.
     """
     try:
-        connection.request("GET", path, headers=dict(headers))
+        connection.putrequest("GET", path)
+        for name, value in {**headers, **(_OPEN if is_open else {})}.items():
+            connection.putheader(name, value)
+        connection.endheaders()
         response = connection.getresponse()
     except (OSError, HTTPException) as exc:
         address = f"{escape(connection.host)}:{connection.port}"
@@ -101,6 +111,16 @@ def requested(connection: HTTPConnection, path: str, headers: Mapping[str, str])
     return response
 
 
+def end_request(connection: HTTPConnection) -> None:
+    """End a request that is open; raises DisconnectedError."""
+    try:
+        if connection.sock is None:  # the broker closes the connection after the response
+            raise ConnectionResetError("the broker has ended the request")
+        connection.send(b"0\r\n\r\n")
+    except OSError as exc:
+        raise DisconnectedError(f"the content of the store is incomplete: {exc}") from exc
+
+
 def _shard_count(body: bytes) -> int | None:
     """Return the number of shards that a refusal names, or None."""
     try:
@@ -113,10 +133,29 @@ def _shard_count(body: bytes) -> int | None:
 
 def received(response: HTTPResponse) -> Iterator[Pair]:
     """Yield the pairs of a response, which is `wire.pair_stream`; raises DisconnectedError if it is incomplete."""
+    return chain.from_iterable(_pages_of(response))
+
+
+def received_together(responses: Sequence[HTTPResponse]) -> Iterator[tuple[int, Pair]]:
+    """Yield the pairs of several responses, each with the number of its response; some of each in turn.
+
+    So no broker waits long for its response to be read. Raises as `received`.
+    """
+    unfinished = {number: _pages_of(response) for number, response in enumerate(responses)}
+    while unfinished:
+        for number, pages in list(unfinished.items()):
+            page = next(pages, None)
+            if page is None:
+                del unfinished[number]
+            else:
+                yield from ((number, pair) for pair in page)
+
+
+def _pages_of(response: HTTPResponse) -> Iterator[list[Pair]]:
     decoder = PairDecoder()
     try:
         while chunk := response.read1(_READ_BYTES):
-            yield from decoder.feed(chunk)
+            yield [*decoder.feed(chunk)]
     except (OSError, HTTPException, ProtocolError) as exc:
         raise DisconnectedError(f"the content of the store is incomplete: {exc}") from exc
     if not decoder.is_complete:

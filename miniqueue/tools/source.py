@@ -4,7 +4,8 @@
     otherwise       online: the broker on -monitor-host and -monitor-port       GET /backup
 
 Both return every pair in key order, as of one moment. If there are shards, the store of each is read by itself: online
-as of a moment of its own, GET /shards/{n}/backup. `monitoring` makes the requests.
+as of a moment of its own, GET /shards/{n}/backup. If all are read, no message is missing that moves between them, or is
+there twice: GET /shards/{n}/backup?cut=1 of all shards at the same time. `monitoring` makes the requests.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,15 @@ from miniqueue.server.config.config import naming_flag_of_store
 from miniqueue.storage.leveldb.shards import shard_count, stores_in
 from miniqueue.storage.leveldb.view import StoreView, viewed
 from miniqueue.tools.arguments import Arguments, read, read_secret
-from miniqueue.tools.monitoring import SeveralStoresError, authorization, connection_to, received, requested
+from miniqueue.tools.monitoring import (
+    SeveralStoresError,
+    authorization,
+    connection_to,
+    end_request,
+    received,
+    received_together,
+    requested,
+)
 from miniqueue.wire.pair_stream import Pair
 
 FLAGS_USAGE = """\
@@ -53,23 +62,18 @@ class Stores(NamedTuple):
     Attributes:
       shard_count: how many shards there are; 0: the store of one process.
       pairs_of: returns the content of the store with a number, from 0 on, while its context is open; one at a time.
+      pairs: returns the pairs of all stores, each with the number of its store, while its context is open.
     """
 
     shard_count: int
     pairs_of: Callable[[int], AbstractContextManager[Iterator[Pair]]]
+    pairs: Callable[[], AbstractContextManager[Iterator[tuple[int, Pair]]]]
 
     @property
     def placings(self) -> list[Placing]:
         """The place of each store among all."""
         count = max(self.shard_count, 1)
         return [Placing(number, count) for number in range(count)]
-
-    def pairs(self) -> Iterator[tuple[int, Pair]]:
-        """Yield the pairs of all stores, one store after the other, each with the number of its store."""
-        for placing in self.placings:
-            with self.pairs_of(placing.number) as pairs:
-                for pair in pairs:
-                    yield placing.number, pair
 
 
 def stores_of(options: Arguments) -> AbstractContextManager[Stores]:
@@ -83,9 +87,8 @@ def stores_of(options: Arguments) -> AbstractContextManager[Stores]:
     if "db" in options.flags:
         return _offline(options)
     headers = authorization(read_secret(options))
-    return _online(
-        connection_to(options.config.monitor_host, options.config.monitor_port, options.flags.get("ca")), headers
-    )
+    host, port = options.config.monitor_host, options.config.monitor_port
+    return _online(partial(connection_to, host, port, options.flags.get("ca")), headers)
 
 
 @contextmanager
@@ -94,7 +97,11 @@ def _offline(options: Arguments) -> Iterator[Stores]:
         with naming_flag_of_store():  # not the block of the caller, whose errors are about other files
             views = [stack.enter_context(viewed(directory)) for directory in stores_in(options.config.db)]
             count = shard_count(options.config.db)
-        yield Stores(count, lambda number: nullcontext(_read(views[number])))
+        yield Stores(
+            count,
+            lambda number: nullcontext(_read(views[number])),
+            lambda: nullcontext((number, pair) for number, view in enumerate(views) for pair in _read(view)),
+        )
 
 
 def _read(view: StoreView) -> Iterator[Pair]:
@@ -103,20 +110,34 @@ def _read(view: StoreView) -> Iterator[Pair]:
 
 
 @contextmanager
-def _online(connection: HTTPConnection, headers: Mapping[str, str]) -> Iterator[Stores]:
-    with closing(connection):
-        yield _answered(connection, headers)
-
-
-def _answered(connection: HTTPConnection, headers: Mapping[str, str]) -> Stores:
-    try:
-        response = requested(connection, "/backup", headers)
-    except SeveralStoresError as refusal:
-        return Stores(refusal.shard_count, partial(_of_shard, connection, headers))
-    return Stores(0, lambda _number: nullcontext(received(response)))
+def _online(connect: Callable[[], HTTPConnection], headers: Mapping[str, str]) -> Iterator[Stores]:
+    with closing(connect()) as connection:
+        try:
+            response = requested(connection, "/backup", headers)
+        except SeveralStoresError as refusal:
+            count = refusal.shard_count
+            yield Stores(count, partial(_of_shard, connection, headers), partial(_cut, connect, headers, count))
+        else:
+            pairs = received(response)
+            yield Stores(0, lambda _number: nullcontext(pairs), lambda: nullcontext((0, pair) for pair in pairs))
 
 
 @contextmanager
 def _of_shard(connection: HTTPConnection, headers: Mapping[str, str], number: int) -> Iterator[Iterator[Pair]]:
     connection.close()  # what it was used for is read to its end
     yield received(requested(connection, f"/shards/{number}/backup", headers))
+
+
+@contextmanager
+def _cut(
+    connect: Callable[[], HTTPConnection], headers: Mapping[str, str], count: int
+) -> Iterator[Iterator[tuple[int, Pair]]]:
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(connect())) for _ in range(count)]
+        responses = [
+            requested(connection, f"/shards/{number}/backup?cut=1", headers, is_open=True)
+            for number, connection in enumerate(connections)
+        ]
+        for connection in connections:
+            end_request(connection)
+        yield received_together(responses)

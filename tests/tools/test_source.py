@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 import pytest
 
@@ -34,7 +34,7 @@ def received_from():
             def log_message(self, *_arguments):
                 pass
 
-        server = HTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         servers.append(server)
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         return received_on(server.server_port, *flags)
@@ -49,8 +49,8 @@ def received_on(port: int, *flags: str) -> list[tuple[bytes, bytes]]:
     words = [f"-monitor-port={port}", *flags]
     given = arguments.read(words, {}, "", settings=("db", "monitor-port"), own=("token-file",))
     assert isinstance(given, arguments.Arguments)
-    with stores_of(given) as stores:
-        return [pair for _, pair in stores.pairs()]
+    with stores_of(given) as stores, stores.pairs() as pairs:
+        return [pair for _, pair in pairs]
 
 
 def answering(body: bytes, *, status: int = 200, promised_bytes: int | None = None) -> Answer:
@@ -104,16 +104,18 @@ def test_a_refusal_of_a_broker_with_users_says_what_to_pass(received_from, tmp_p
 
 def of_shards(request: BaseHTTPRequestHandler) -> None:
     """Answer as a broker with two shards."""
-    answers = {
-        "/backup": (400, b'{"error":"each shard has a store","code":"CROSSSHARD","shards":2}'),
-        "/shards/0/backup": (200, MAGIC + encode_pairs(PAIRS[:1]) + encode_end(1)),
-        "/shards/1/backup": (200, MAGIC + encode_pairs(PAIRS[1:]) + encode_end(1)),
-    }
-    status, body = answers[request.path]
-    answering(body, status=status)(request)
+    if request.path == "/backup":
+        answering(b'{"error":"each shard has a store","code":"CROSSSHARD","shards":2}', status=400)(request)
+        return
+    number = ["/shards/0/backup?cut=1", "/shards/1/backup?cut=1"].index(request.path)
+    body = MAGIC + encode_pairs(PAIRS[number : number + 1]) + encode_end(1)
+    answering(body[:4], promised_bytes=len(body))(request)
+    assert request.headers["transfer-encoding"] == "chunked"
+    assert request.rfile.read(5) == b"0\r\n\r\n"  # which comes when both have begun
+    request.wfile.write(body[4:])
 
 
-def test_stores_of_all_shards_are_received_one_after_the_other(received_from):
+def test_stores_of_all_shards_are_received_at_the_same_time(received_from):
     assert received_from(of_shards) == PAIRS
 
 

@@ -49,8 +49,11 @@ class Inbox:
     async def take(self, source: int, parcel: Parcel) -> Taken:
         """Add the transfers of a parcel from a shard that have not arrived yet; return when that is durable.
 
+        While a backup of all shards begins, it waits.
+
         Raises UnavailableError or StorageError: nothing has arrived, or that is not known; the source sends it again.
         """
+        await self._outbox.pause.wait()
         self._engine.journal.admission.check()
         decoded = [(number, transfers.decode_transfer(value)) for number, value in parcel.transfers]
         try:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from miniqueue.broker.commit.journal import Commit, Journal
 from miniqueue.broker.model.limits import Room
+from miniqueue.broker.outbox.pause import Pause
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.stored.opening import StoreContent
@@ -63,6 +64,7 @@ class Outbox:
       on_ready: called with the number of a shard when transfers to it can be sent.
       size_bytes: the memory of all transfers, about.
       refusals: why topics refuse what waits for them, by topic.
+      pause: while it is on, no transfer is sent, and none is added here.
     """
 
     def __init__(self, journal: Journal, clock: Clock, shard_of: Callable[[bytes], int]) -> None:
@@ -76,6 +78,7 @@ class Outbox:
         self.size_bytes = 0
         self.refusals: dict[bytes, str] = {}
         self._failures: dict[int, str] = {}  # why nothing can be sent to a shard
+        self.pause = Pause(self._report_ready)
         self._last_number = self._durable_number = 0
         self._uncommitted: deque[tuple[Commit, int]] = deque()  # each commit has the highest number in it
 
@@ -164,7 +167,9 @@ class Outbox:
     # --- for those who carry them -----------------------------------------------------------------------------
 
     def parcel(self, shard: int, without: Collection[bytes] = ()) -> Parcel:
-        """Return the next transfers to a shard, none to the topics in `without`; it is empty if there is none."""
+        """Return the next transfers to a shard, none to the topics in `without`; it is empty if none can be sent."""
+        if self.pause.is_on:
+            return Parcel([], [])
         held: list[int] = []
         sent: list[tuple[int, bytes]] = []
         size_bytes, held_count = 0, 0  # those that are held before the last one that is sent
@@ -224,8 +229,7 @@ class Outbox:
                 self._last_number = self._durable_number = values.decode_number(value)
             elif key < transfers.SENT:
                 self._keep(transfers.number_of(key), transfers.decode_transfer(value), value)
-        for shard in self.shards:
-            self.on_ready(shard)
+        self._report_ready()
 
     def _keep(self, number: int, transfer: Transfer, value: bytes) -> None:
         shard = self._shard_of(transfer.topic)
@@ -247,5 +251,8 @@ class Outbox:
         commit, number = self._uncommitted.popleft()
         if commit.error is None:
             self._durable_number = number
-            for shard in self.shards:
-                self.on_ready(shard)
+            self._report_ready()
+
+    def _report_ready(self) -> None:
+        for shard in self.shards:
+            self.on_ready(shard)

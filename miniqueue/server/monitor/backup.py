@@ -6,6 +6,10 @@ Commits continue meanwhile. If a page cannot be read, the client does not read a
 revoked, the stream stops without its end marker, which the client detects. A snapshot keeps deleted data on the disk,
 so few backups can run at a time.
 
+With `?cut=1`, the snapshot is one of those of all shards: the client asks each shard, with a body whose end it
+withholds. Messages between shards wait (`broker.outbox.pause`) from before the snapshot until the body ends, which is
+when all shards have begun to reply.
+
 With `?follower=<name>`, the headers state the position of the snapshot, after which `GET /changes` continues.
 
 On loopback, only requests whose Host header is a loopback name are answered: see `asgi.browser_pages`.
@@ -13,6 +17,7 @@ On loopback, only requests whose Host header is a loopback name are answered: se
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import TypeAlias
 
 import structlog
@@ -22,7 +27,7 @@ from miniqueue.broker import Broker
 from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_HOSTS, is_for_loopback
 from miniqueue.server.asgi.replies import error_reply, start_message
-from miniqueue.server.asgi.request import texts_of, until_gone
+from miniqueue.server.asgi.request import listening, texts_of
 from miniqueue.server.monitor.changes import position_headers
 from miniqueue.server.monitor.followers import Followers
 from miniqueue.server.security.authentication import Authenticator
@@ -74,15 +79,19 @@ class BackupReply:
             return
         self._count += 1
         try:
-            await self._reply(scope, receive, send)
+            with ExitStack() as pause:
+                await self._reply(scope, receive, send, pause)
         finally:
             self._count -= 1
 
-    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _reply(self, scope: Scope, receive: Receive, send: Send, pause: ExitStack) -> None:
         try:
-            follower = texts_of(scope, ("follower",)).get("follower")
+            query = texts_of(scope, ("follower", "cut"))
+            follower = query.get("follower")
             if follower is not None:
                 self._followers.admit(follower)
+            if "cut" in query:
+                pause.enter_context(self._broker.pause_of_transfers())
             snapshot = await self._broker.snapshot(is_followed=follower is not None)
             if follower is not None:
                 self._followers.begin(follower)
@@ -92,18 +101,22 @@ class BackupReply:
         headers = [(b"content-type", b"application/octet-stream")]
         if snapshot.position is not None:
             headers += position_headers(*snapshot.position)
-        listening, is_sent = asyncio.ensure_future(until_gone(receive)), False
+        is_sent = False
         try:
             await send(start_message(200, headers))
-            is_sent = await _send_all(
-                snapshot.scan, send, is_wanted=lambda: not listening.done() and self._is_user_current(scope)
-            )
+            await _send_part(send, MAGIC)
+            if "cut" in query and not await _has_end(receive):
+                return
+            pause.close()
+            async with listening(receive) as is_there:
+                is_sent = await _send_all(
+                    snapshot.scan, send, is_wanted=lambda: is_there() and self._is_user_current(scope)
+                )
         except MiniqueueError as exc:
             log.error("a backup was aborted", error=str(exc))
         except TimeoutError:
-            log.error("a backup was aborted", error=f"the client has not read for {MAX_PAGE_SECONDS:.0f} s")
+            log.error("a backup was aborted", error=f"the client has done nothing for {MAX_PAGE_SECONDS:.0f} s")
         finally:
-            listening.cancel()
             if follower is not None and not is_sent:
                 self._followers.forget(follower)
             await snapshot.close()
@@ -114,7 +127,6 @@ class BackupReply:
 
 async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> bool:
     """Send everything, or what is sent until it is not wanted; return whether it was everything."""
-    await _send_part(send, MAGIC)
     count, start = 0, b""
     while pairs := await scan(start, _AFTER_ALL_KEYS, max_items=PAGE_ITEMS, max_bytes=PAGE_BYTES):
         if not is_wanted():
@@ -124,6 +136,14 @@ async def _send_all(scan: Scan, send: Send, is_wanted: Callable[[], bool]) -> bo
         start = pairs[-1][0] + b"\x00"
     await _send_part(send, encode_end(count), is_last=True)
     return True
+
+
+async def _has_end(receive: Receive) -> bool:
+    """Wait for the end of the body of a request; return False if the client has gone."""
+    async with asyncio.timeout(MAX_PAGE_SECONDS):
+        while (message := await receive()).get("more_body", False):
+            pass
+    return bool(message["type"] == "http.request")
 
 
 async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
