@@ -277,7 +277,7 @@ async def publish_batch(broker: Broker, topic: bytes, body: bytes, options: Publ
       InvalidLineError: there are no lines or too many, or one line is invalid.
       MiniqueueError: see `Publisher.publish_batch`.
     """
-    payloads, each = await _decoded(body, broker.max_message_bytes)
+    payloads, each = await decode_batch(body, broker.max_message_bytes)
     accepted = await broker.backpressure.admit(partial(broker.publish_batch, topic, payloads, options.dedup_id, each))
     await accepted.commit.wait()
     is_duplicate = accepted.is_duplicate
@@ -295,8 +295,8 @@ def check_batch_options(options: PublishOptions) -> None:
         )
 
 
-async def _decoded(body: bytes, max_message_bytes: int) -> tuple[list[bytes], BatchOptions]:
-    """Return the payloads and the options of the lines; raises InvalidLineError."""
+async def decode_batch(body: bytes, max_message_bytes: int) -> tuple[list[bytes], BatchOptions]:
+    """Return the payloads and the options of the lines of a batch; raises InvalidLineError."""
     decoder = PublishDecoder(max_message_bytes)
     payloads: list[bytes] = []
     keys: list[bytes] = []

@@ -20,6 +20,7 @@ from miniqueue.access.users import check_permitted
 from miniqueue.broker import Broker
 from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.consume import parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import MiniqueueError
@@ -62,7 +63,7 @@ def _encode(received: ReceiveResult) -> bytes:
 
 
 def _encode_any(received: ReceivedAny) -> bytes:
-    return b"".join(json_messages_of(topic, *result) for topic, result in received)
+    return b"".join(json_messages_of(whole_of(topic), *result) for topic, result in received)
 
 
 class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):

@@ -30,7 +30,9 @@ from miniqueue.server.shards.http.events import event_routes
 from miniqueue.server.shards.http.merging import merging_routes
 from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
-from miniqueue.server.shards.http.receiving import receive_routes
+from miniqueue.server.shards.http.parts.asking import Parts
+from miniqueue.server.shards.http.parts.routes import SpreadRoutes
+from miniqueue.server.shards.http.receiving import Receiving
 from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
@@ -148,6 +150,8 @@ class Shard:
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
+        receiving = Receiving(owners, app, broker.spread_of)
+        parts = Parts(owners, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),
             **body_routes(
@@ -157,10 +161,10 @@ class Shard:
                 max_schedule_bytes=2 * broker.max_message_bytes + MAX_MORE_BYTES,
                 max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
             ),
-            **receive_routes(owners, app),
+            **receiving.routes,
             **event_routes(owners),
         }
-        return HttpDoor(app, gate, owners, broker.memory, shared, broker.spread_of)
+        return HttpDoor(app, gate, owners, broker.memory, shared, SpreadRoutes(parts, receiving, broker.spread_of))
 
     def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the monitoring port that shows all shards."""

@@ -1,7 +1,8 @@
 """The door of a process for HTTP: requests about topics of other shards are passed on to their owners.
 
     path ─▶ route ─▶ its topic ─▶ own ─▶ the application of this process
-               │        └─▶ of another shard ─▶ a tunnel to its owner
+               │        ├─▶ of another shard ─▶ a tunnel to its owner
+               │        └─▶ spread ─▶ tunnels to the owners of its parts
                └─ no topic, but all shards have a part ─▶ a route of `shared_routes`
 
 The door authenticates the client, once for each connection. The owner checks what the user may do, as it would at its
@@ -10,7 +11,7 @@ own door, so that nothing is shown or done that one process would not.
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,7 +20,6 @@ from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message.parts import SEPARATOR
 from miniqueue.errors import InvalidTopicError, MiniqueueError
-from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.asgi.browser_pages import is_from_another_site
 from miniqueue.server.asgi.replies import error_reply
@@ -34,6 +34,14 @@ PASSED_BYTES: Final = 20 << 10
 Handler = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+class SpreadTopics(Protocol):
+    """Answers requests that name spread topics."""
+
+    def handler(self, method: str, route: str, topic: bytes) -> Handler | None:
+        """Return what answers a request; None if the topic is not spread: its owner does."""
+        ...
+
+
 class HttpDoor:
     """An application whose clients may use the topics of all shards.
 
@@ -43,7 +51,7 @@ class HttpDoor:
       owners: the owners of all shards.
       memory: the accounts of the memory that clients use.
       shared: the handlers of routes without a topic in the path that concern all shards, by method and route.
-      spread_of: returns over how many parts a topic is spread, 0 for others.
+      spread: answers requests that name spread topics.
     """
 
     def __init__(
@@ -53,9 +61,9 @@ class HttpDoor:
         owners: Owners,
         memory: Memory,
         shared: Mapping[tuple[str, str], Handler],
-        spread_of: Callable[[bytes], int],
+        spread: SpreadTopics,
     ) -> None:
-        self._spread_of = spread_of
+        self._spread = spread
         self._app = app
         self._gate = gate
         self._owners = owners
@@ -91,13 +99,14 @@ class HttpDoor:
         route, needs = route_of(scope)
         if needs is None:
             return None
-        if needs.topic_at is None:
+        if "{topic}" not in route:
             return self._shared.get((scope["method"], route))
         placing, topic = self._owners.placing, finder_of_topic(route)(scope)
         if SEPARATOR in topic:  # no client can name a part
             return error_reply(InvalidTopicError())
-        if self._spread_of(topic):
-            return error_reply(SpreadTopicError(topic, f"{scope['method']} {route}"))
+        handler = self._spread.handler(scope["method"], route, topic)
+        if handler is not None:
+            return handler
         shard = placing.shard_of(topic)
         return None if shard == placing.number else partial(self._owners.pass_on, shard)
 

@@ -8,6 +8,7 @@ There is one way to all shards, this one included, so that all answer alike.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -23,6 +24,7 @@ from miniqueue.server.shards.http.tunnel import Passing, Tunnels, pass_on
 
 #: How much memory a gathered byte costs: as part of an answer, and of the reply that is made of all.
 GATHERED_FACTOR: Final = 2
+_PART_IN_JSON: Final = re.compile(rb"\\u001f\d{1,2}")
 _OWN_HEADERS: Final = frozenset({b"content-length", b"content-type", b"x-content-type-options"})
 
 ResultT = TypeVar("ResultT")
@@ -101,10 +103,14 @@ class Owners:
         finally:
             gathering.give_back()
 
-    def check_all(self) -> None:
+    def check(self, shard: int) -> None:
         """Raise ShardAwayError if a shard is known not to answer."""
+        self._tunnels.check(shard)
+
+    def check_all(self) -> None:
+        """Raise ShardAwayError if any shard is known not to answer."""
         for shard in self.numbers:
-            self._tunnels.check(shard)
+            self.check(shard)
 
     async def pass_on(
         self, shard: int, scope: Scope, receive: Receive, send: Send, take: Callable[[], bool] | None = None
@@ -181,6 +187,11 @@ def replaying(body: bytes, receive: Receive | None = None) -> Receive:
         return await receive()
 
     return receive_again
+
+
+def without_parts(answer: Answer) -> Answer:
+    """Return an answer; the text of an error without the numbers of parts in the names of spread topics."""
+    return answer._replace(body=_PART_IN_JSON.sub(b"", answer.body)) if answer.is_error else answer
 
 
 def first_error(answers: Sequence[Answer]) -> Answer | None:

@@ -6,25 +6,32 @@
 So no more messages are leased than were asked for. What a second shard has leased at the same time is offered in vain,
 and returns to its topics, as when a client disconnects. With `autoack`, messages cannot return: the shards wait one
 after the other, for a moment each.
+
+A spread topic stands for its parts. So its messages are received in the same way if it alone is asked for:
+
+    POST /topics/orders/receive ─▶ POST /receive of its parts ─▶ the messages, without the name of the topic
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
+from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions, parse_receive_options
-from miniqueue.core.options.topic_choice import TopicChoice, parse_choice
-from miniqueue.server.asgi.replies import JSON_LINES, Reply
-from miniqueue.server.asgi.request import lists_of, until_gone
+from miniqueue.core.options.topic_choice import parse_choice
+from miniqueue.errors import InvalidTopicError
+from miniqueue.server.asgi.replies import JSON_LINES
+from miniqueue.server.asgi.request import lists_of, query_of, until_gone
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, without_parts
 
 #: How long one shard waits for messages with `autoack`, before the next one does.
 SLICE_SECONDS: Final = 0.1
@@ -32,52 +39,85 @@ _OPTIONS: Final = ("group", "member", "count", "wait", "lease", "autoack")
 _LISTS: Final = ("topic", "pattern")
 
 
-def receive_routes(owners: Owners, app: ASGIApp) -> dict[tuple[str, str], Handler]:
-    """Return the handler by method and route; `app` is the application of this process."""
-    return {("POST", "/receive"): _Receiving(owners, app).answer}
+class Receiving:
+    """Receives messages of topics in any shards.
 
+    Args:
+      owners: the owners of all shards.
+      app: the application of this process.
+      spread_of: returns over how many parts a topic is spread, 0 for others.
+    """
 
-class _Receiving:
-    """Receives messages of topics in any shards."""
-
-    def __init__(self, owners: Owners, app: ASGIApp) -> None:
+    def __init__(self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int]) -> None:
         self._owners = owners
         self._app = app
+        self._spread_of = spread_of
         self._turns = count()
 
+    @property
+    def routes(self) -> dict[tuple[str, str], Handler]:
+        """The handler by method and route."""
+        return {("POST", "/receive"): self.answer}
+
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request for messages of several topics."""
         query, lists = lists_of(scope, _OPTIONS, _LISTS)
         choice, options = parse_choice(lists["topic"], lists["pattern"]), parse_receive_options(query)
         for name in choice.names:
+            if SEPARATOR in name:  # no client can name a part
+                raise InvalidTopicError
             check_permitted(scope.get("user"), Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
-        queries = self._queries(query, lists, choice)
+        names = [part for name in choice.names for part in self._parts_of(name) or [name]]
+        queries = self._queries(query, lists["pattern"], names)
         own = self._owners.placing.number
-        if queries.keys() == {own}:
-            await self._app(scope, receive, send)
-        elif len(queries) == 1:
-            await self._owners.pass_on(next(iter(queries)), scope, receive, send)
-        else:
-            with self._owners.gathering(scope) as gathering:
-                reply = await _unless_gone(receive, _Request(self._owners, scope, queries, options, gathering).run())
-                if reply is not None:
-                    await reply(scope, receive, send)
+        if len(queries) == 1 and names == [*choice.names]:
+            shard = next(iter(queries))
+            if shard == own:
+                await self._app(scope, receive, send)
+            else:
+                await self._owners.pass_on(shard, scope, receive, send)
+            return
+        with self._owners.gathering(scope) as gathering:
+            request = _Request(self._owners, scope, queries, options, gathering)
+            answer = await _unless_gone(receive, request.run())
+            if answer is not None:
+                await answer.reply()(scope, receive, send)
+
+    async def answer_of_one(self, topic: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request for messages of a spread topic, which the client may consume."""
+        query = query_of(scope, _OPTIONS)
+        options, queries = parse_receive_options(query), self._queries(query, [], self._parts_of(topic))
+        of_all = {**scope, "path": "/receive", "raw_path": b"/receive"}
+        with self._owners.gathering(scope) as gathering:
+            request = _Request(self._owners, of_all, queries, options, gathering)
+            answer = await _unless_gone(receive, request.run())
+            if answer is not None:
+                body = answer.body if answer.is_error else _without_topic(topic, answer.body)
+                await answer.reply(body)(scope, receive, send)
+
+    def _parts_of(self, topic: bytes) -> list[bytes]:
+        """Return the names of the parts of a topic; none if it is not spread."""
+        return [part_name(topic, number) for number in range(self._spread_of(topic))]
 
     def _queries(
-        self, query: Mapping[str, bytes], lists: Mapping[str, list[bytes]], choice: TopicChoice
+        self, query: Mapping[str, bytes], patterns: Sequence[bytes], names: Sequence[bytes]
     ) -> dict[int, list[tuple[str, bytes]]]:
         """Return the query for each shard that may have a topic, beginning at another shard each time."""
-        shard_of = self._owners.placing.shard_of
         options = [(name, value) for name, value in query.items() if name not in ("count", "wait")]
-        patterns = [("pattern", pattern) for pattern in lists["pattern"]]
         turn, shard_count = next(self._turns), len(self._owners.numbers)
         queries = {}
         for index in range(shard_count):
             shard = (turn + index) % shard_count
-            topics = [("topic", name) for name in choice.names if shard_of(name) == shard]
+            topics = [("topic", name) for name in names if self._owners.placing.shard_of(name) == shard]
             if topics or patterns:
-                queries[shard] = [*options, *topics, *patterns]
+                queries[shard] = [*options, *topics, *(("pattern", pattern) for pattern in patterns)]
         return queries
+
+
+def _without_topic(topic: bytes, lines: bytes) -> bytes:
+    """Return messages as they are received of one topic: without its name, the first member of each line."""
+    member_bytes = len(b'{"topic":%b,' % orjson.dumps(topic.decode()))
+    return b"".join(b"{" + line[member_bytes:] for line in lines.splitlines(keepends=True))
 
 
 class _Request:
@@ -98,21 +138,22 @@ class _Request:
         self._gathering = gathering
         self._winner: int | None = None
 
-    async def run(self) -> Reply:
-        """Return the reply; raises MiniqueueError."""
+    async def run(self) -> Answer:
+        """Return the answer; raises MiniqueueError."""
         now = asyncio.get_running_loop().time
         ends_at = now() + self._options.wait_seconds
-        reply = await self._available()
+        answer = await self._available()
         if self._options.is_acked:
             turns = list(self._queries)
-            while reply is None and (left_seconds := ends_at - now()) > 0:
+            while answer is None and (left_seconds := ends_at - now()) > 0:
                 turns.append(shard := turns.pop(0))
-                reply = _reply(await self._ask(shard, self._options.max_count, min(left_seconds, SLICE_SECONDS)))
-        elif reply is None and ends_at > now():
-            reply = await self._first(ends_at - now())
-        return Reply(200, b"", JSON_LINES) if reply is None else reply
+                slice_seconds = min(left_seconds, SLICE_SECONDS)
+                answer = _unless_empty(await self._ask(shard, self._options.max_count, slice_seconds))
+        elif answer is None and ends_at > now():
+            answer = await self._first(ends_at - now())
+        return _messages(b"") if answer is None else answer
 
-    async def _available(self) -> Reply | None:
+    async def _available(self) -> Answer | None:
         """Return the messages that are available now, or an error; None if there are none."""
         bodies: list[bytes] = []
         room = self._options.max_count
@@ -124,15 +165,15 @@ class _Request:
                     break  # what is leased is not to be lost
                 raise
             if answer.is_error:
-                return answer.reply() if not bodies else Reply(200, b"".join(bodies), JSON_LINES)
+                return answer if not bodies else _messages(b"".join(bodies))
             if answer.body:
                 bodies.append(answer.body)
             room -= answer.body.count(b"\n")
             if room <= 0:
                 break
-        return Reply(200, b"".join(bodies), JSON_LINES) if bodies else None
+        return _messages(b"".join(bodies)) if bodies else None
 
-    async def _first(self, wait_seconds: float) -> Reply | None:
+    async def _first(self, wait_seconds: float) -> Answer | None:
         """Return the messages of the first shard that has some, or an error; None if the time is over."""
         parts = {
             shard: asyncio.create_task(
@@ -145,8 +186,8 @@ class _Request:
             while pending and self._winner is None:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 if self._winner is None and (error := first_error([part.result() for part in done])) is not None:
-                    return error.reply()
-            return None if self._winner is None else _reply(await parts[self._winner])
+                    return error
+            return None if self._winner is None else _unless_empty(await parts[self._winner])
         finally:
             for shard, part in parts.items():
                 if shard != self._winner or not part.done():
@@ -164,15 +205,20 @@ class _Request:
     ) -> Answer:
         query = [*self._queries[shard], ("count", b"%d" % max_count), ("wait", f"{wait_seconds:.3f}".encode())]
         scope = {**self._scope, "query_string": urlencode(query).encode()}
-        return await self._owners.ask(shard, scope, self._gathering, take=take)
+        return without_parts(await self._owners.ask(shard, scope, self._gathering, take=take))
 
 
-def _reply(answer: Answer) -> Reply | None:
-    """Return an answer as a reply; None if it has no messages."""
-    return answer.reply() if answer.is_error or answer.body else None
+def _messages(lines: bytes) -> Answer:
+    """Return the answer with messages."""
+    return Answer(200, [(b"content-type", JSON_LINES)], lines)
 
 
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Reply]) -> Reply | None:
+def _unless_empty(answer: Answer) -> Answer | None:
+    """Return an answer; None if it has no messages."""
+    return answer if answer.is_error or answer.body else None
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Answer]) -> Answer | None:
     """Return the result of a coroutine, or end it and return None when the client disconnects."""
     working, leaving = asyncio.create_task(work), asyncio.create_task(until_gone(receive))
     try:

@@ -1,0 +1,122 @@
+"""Asks the parts of a spread topic: the same request, with the name of a part in its path.
+
+    /topics/orders/ack ─▶ /topics/orders%1F3/ack ─▶ the shard with part 3 ─▶ its reply
+
+The text of an error can contain the name of a part, which clients see as that of the topic.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Final, NamedTuple
+
+from starlette.types import Message, Receive, Scope, Send
+
+from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together, without_parts
+
+_SEPARATOR_IN_PATH: Final = b"%1F"
+
+
+class Spread(NamedTuple):
+    """A spread topic.
+
+    Attributes:
+      name: its name, as clients know it.
+      part_count: how many parts it has.
+    """
+
+    name: bytes
+    part_count: int
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all parts."""
+        return range(self.part_count)
+
+    def part(self, number: int) -> bytes:
+        """Return the name of a part."""
+        return part_name(self.name, number)
+
+
+class Parts:
+    """The parts of spread topics, for one port.
+
+    Args:
+      owners: the owners of all shards.
+      max_message_bytes: maximum size of a payload.
+    """
+
+    def __init__(self, owners: Owners, max_message_bytes: int) -> None:
+        self.owners = owners
+        self.max_message_bytes = max_message_bytes
+        self._turns = count()
+
+    def in_turn(self, topic: Spread) -> int:
+        """Return the number of the next part: each has its turn."""
+        return next(self._turns) % topic.part_count
+
+    def part_for(self, topic: Spread, key: bytes) -> int:
+        """Return the number of the part of a key, or of what is in its place; of none, the next part."""
+        return part_for(key, topic.part_count) if key else self.in_turn(topic)
+
+    def shard_of(self, topic: Spread, number: int) -> int:
+        """Return the shard with a part."""
+        return self.owners.placing.shard_of(topic.part(number))
+
+    def check_all(self, topic: Spread) -> None:
+        """Raise ShardAwayError if a shard with a part is known not to answer."""
+        for shard in {self.shard_of(topic, number) for number in topic.numbers}:
+            self.owners.check(shard)
+
+    async def pass_on(self, topic: Spread, number: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to a part, and its reply back; raises as `Owners.pass_on`."""
+        named = scope_of_part(scope, topic, number)
+        await self.owners.pass_on(
+            self.shard_of(topic, number), named, receive, _WithoutParts(scope, receive, send).send
+        )
+
+    async def ask(self, topic: Spread, number: int, scope: Scope, gathering: Gathering, body: bytes = b"") -> Answer:
+        """Return the answer of a part to a request with this body; raises as `Owners.ask`."""
+        named = scope_of_part(scope, topic, number)
+        return without_parts(await self.owners.ask(self.shard_of(topic, number), named, gathering, body))
+
+    async def ask_each(
+        self, topic: Spread, numbers: Iterable[int], scope: Scope, gathering: Gathering, body: bytes = b""
+    ) -> Sequence[Answer]:
+        """Return the answers of parts, in the order of `numbers`; raises as `ask`."""
+        return await together(self.ask(topic, number, scope, gathering, body) for number in numbers)
+
+
+def scope_of_part(scope: Scope, topic: Spread, number: int) -> Scope:
+    """Return the scope of a request for a part of the topic that the request names in its path."""
+    raw_path: bytes = scope["raw_path"]
+    path: str = scope["path"]
+    segments = raw_path.split(b"/")
+    names_topic_second = segments[1] == b"topics" and len(segments) > 2
+    at = 2 if names_topic_second else len(segments) - 1
+    segments[at] += b"%b%d" % (_SEPARATOR_IN_PATH, number)
+    decoded = path.split("/")
+    decoded[at] = topic.part(number).decode("utf-8", "replace")
+    return {**scope, "raw_path": b"/".join(segments), "path": "/".join(decoded)}
+
+
+class _WithoutParts:
+    """Passes a reply on; an error, which is short, as a whole, without the numbers of parts."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._request = scope, receive
+        self._send = send
+        self._start: Message | None = None
+        self._body = b""
+
+    async def send(self, message: Message) -> None:
+        """Accept a part of the reply."""
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body += message["body"]
+            if not message.get("more_body", False):
+                answer = without_parts(Answer(self._start["status"], self._start["headers"], self._body))
+                await answer.reply()(*self._request, self._send)

@@ -1,0 +1,69 @@
+"""Publishes to spread topics: a message goes to the part of its key; else of its dedup id, or of its unique key.
+
+POST /publish/orders?key=k          the part of the key; without any of them, each part in turn
+POST /request/orders?key=k          the same part; the requester waits in its shard
+POST /publish/orders?dedup=id       a batch of JSON lines, which is one commit: all keys must be in one part
+POST /publish/orders                JSON lines: see `lines`
+"""
+
+from starlette.types import Receive, Scope, Send
+
+from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions
+from miniqueue.errors.requests import SpreadTopicError
+from miniqueue.server.asgi.request import read_body
+from miniqueue.server.http.publish import (
+    MAX_BATCH_BODY_BYTES,
+    check_batch_options,
+    decode_batch,
+    is_json_lines,
+    options_of,
+)
+from miniqueue.server.shards.http.owners import replaying
+from miniqueue.server.shards.http.parts.asking import Parts, Spread
+from miniqueue.server.shards.http.parts.lines import publish_lines
+
+#: If a body contains neither, no line has a key: the letters of its name can only be written in these two ways.
+_SIGNS_OF_KEYS = (b'"key"', b"\\u")
+
+
+async def publish(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer one request; raises MiniqueueError."""
+    options = options_of(scope)
+    if not is_json_lines(scope):
+        await parts.pass_on(topic, part_of(parts, topic, options or NO_OPTIONS), scope, receive, send)
+    elif options is None:
+        await publish_lines(parts, topic, scope, receive, send)
+    else:
+        await _publish_batch(parts, options, topic, scope, receive, send)
+
+
+async def request(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
+    """Publish a request, and answer with the reply to it; raises MiniqueueError."""
+    options = options_of(scope, excluded="timeout") or NO_OPTIONS
+    await parts.pass_on(topic, part_of(parts, topic, options), scope, receive, send)
+
+
+def part_of(parts: Parts, topic: Spread, options: PublishOptions) -> int:
+    """Return the number of the part of a message with these options."""
+    return parts.part_for(topic, options.key or options.dedup_id or options.unique_key)
+
+
+async def _publish_batch(
+    parts: Parts,
+    options: PublishOptions,
+    topic: Spread,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
+    check_batch_options(options)
+    body = await read_body(receive, MAX_BATCH_BODY_BYTES)
+    if body is None:
+        return
+    keys = set[bytes]()
+    if any(sign in body for sign in _SIGNS_OF_KEYS):
+        keys.update((await decode_batch(body, parts.max_message_bytes))[1].keys)
+    numbers = {parts.part_for(topic, key) for key in keys if key} or {parts.part_for(topic, options.dedup_id)}
+    if len(numbers) > 1:
+        raise SpreadTopicError(topic.name, "a batch with a dedup id")
+    await parts.pass_on(topic, numbers.pop(), scope, replaying(body, receive), send)
