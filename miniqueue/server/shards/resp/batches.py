@@ -10,16 +10,21 @@ messages are not confirmed, counted from 1.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, pairwise, repeat
 from typing import Final, NamedTuple
 
 import hiredis
 
+from miniqueue.broker import Commit
 from miniqueue.core.message.ids import following_ids, joined_ids, parse_message_id, runs_of
 from miniqueue.core.message.numerals import sizes_of
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.options.batch import BatchOptions, parse_each, parse_packed
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
+from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.resp.parting import part_for_any, without_parts
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import bulk, integer, joined_array
@@ -126,6 +131,28 @@ class _ReplyOfShare(LateReply):
         """Hand the reply over."""
         super().give(reply)
         self._joining.take(self._index, reply)
+
+
+def publish_here(client: RoutedClient, commands: Sequence[Command], replies: Sequence[LateReply]) -> None:
+    """Publish the messages of parts of this shard; their commits give the replies."""
+    for command, late in zip(commands, replies, strict=True):
+        try:
+            act = parse_batch(command)
+            accepted = client.broker.publish_batch(act.topic, act.payloads, act.dedup_id, act.each)
+        except MiniqueueError as exc:
+            late.give(client.refusal(exc))
+            continue
+        reply = batch_reply(accepted, runs_of_ids if command[0].upper() == b"PUBPACKED" else all_ids)
+        give = partial(_give, client, accepted.commit, late, reply)
+        if accepted.commit.is_done:
+            give()
+        else:
+            client.wait_for(accepted.commit, b"", 0, accepted.size_bytes)  # commands that read it wait for it
+            accepted.commit.add_listener(give)
+
+
+def _give(client: RoutedClient, commit: Commit, late: LateReply, reply: bytes) -> None:
+    late.give(reply if commit.error is None else client.refusal(commit.error))
 
 
 def joined(word: bytes, shares: Sequence[Share], answers: Sequence[bytes]) -> bytes:

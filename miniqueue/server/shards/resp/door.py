@@ -111,14 +111,21 @@ class Door:
             return True
 
     def own(self, command: Parsed) -> Parsed | None:
-        """Return a command as this process carries it out; None if it concerns other shards, or several."""
+        """Return a command as this process carries it out; None if it concerns other shards, or several parts."""
         try:
             shard_and_topic = self._place_of(command)
+            if shard_and_topic is None or not isinstance(command, list):
+                return None
+            shard, topic = shard_and_topic
+            if part_count := self._client.broker.spread_of(topic):
+                number = parting.part_by_key(command, part_count)
+                if number is None:
+                    return None
+                topic = part_name(topic, number)
+                shard, command = self._peers.placing.shard_of(topic), parting.renamed(command, topic)
         except MiniqueueError:  # it is refused in its turn
             return None
-        if shard_and_topic is None or self._client.broker.spread_of(shard_and_topic[1]):
-            return None
-        return command if shard_and_topic[0] == self._peers.placing.number else None
+        return command if shard == self._peers.placing.number else None
 
     def _send_outgoing(self) -> None:
         """Send what was gathered, to each owner at once."""
@@ -332,7 +339,7 @@ class Door:
         if isinstance(command, RunTransaction):
             raise SpreadTopicError(topic, "MULTI")
         if isinstance(command, Run):
-            self._forward_to_part(topic, parting.turn() % part_count, command)
+            self._carry_out_in_part(topic, parting.turn() % part_count, command)
             return True
         self._check(command)
         word, subcommand = command[0].upper(), command[1].upper()
@@ -349,7 +356,7 @@ class Door:
         elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
         elif (number := parting.part_of(command, part_count)) is not None:
-            self._forward_to_part(topic, number, command)
+            self._carry_out_in_part(topic, number, command)
         elif word in parting.SETTLES:
             self._when_written(partial(self._settle_parts, topic, command, parting.cut(command, part_count)))
         else:
@@ -360,17 +367,25 @@ class Door:
         """Publish a batch whose messages can have keys, in the parts of these; raises MiniqueueError."""
         shares = batches.cut(command, part_count, self._check_batch)
         if len(shares) == 1:
-            self._forward_to_part(topic, shares[0].number, command)
+            self._carry_out_in_part(topic, shares[0].number, command)
             return
         client, parts = self._client, [part_name(topic, share.number) for share in shares]
-        shards = list(map(self._peers.placing.shard_of, parts))
-        for shard in shards:
+        own, shards = self._peers.placing.number, list(map(self._peers.placing.shard_of, parts))
+        for shard in {*shards} - {own}:
             self._link(shard)  # before any part is published
-        own = [encode([command[0], part, *share.words]) for part, share in zip(parts, shares, strict=True)]
-        whole = client.await_reply(sum(map(len, own)))
+        commands = [[command[0], part, *share.words] for part, share in zip(parts, shares, strict=True)]
+        whole = client.await_reply(sum(map(len, command)))
         joining = batches.Joining(command[0].upper(), shares, lambda reply: client.give_out([whole], [reply]))
-        for shard, data, late in zip(shards, own, joining.replies(), strict=True):
-            self._send_soon(shard, _Short(data, 1, is_line=False, late=late))
+        here: list[Command] = []
+        here_late: list[LateReply] = []
+        for shard, words, late in zip(shards, commands, joining.replies(), strict=True):
+            if shard == own:
+                here.append(words)
+                here_late.append(late)
+            else:
+                self._send_soon(shard, _Short(encode(words), 1, is_line=False, late=late))
+        if here:
+            client.when_room(partial(batches.publish_here, client, here, here_late))
 
     def _check_batch(self, payloads: Sequence[bytes], options: BatchOptions) -> None:
         """Raise PayloadTooLargeError or RequestError if any part would refuse its messages, so that none is added."""
@@ -380,13 +395,17 @@ class Door:
         if options.others:
             options.attributes(broker.clock.now_ms())
 
-    def _forward_to_part(self, topic: bytes, number: int, command: Command | Run) -> None:
+    def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
+        """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""
         part = part_name(topic, number)
         shard = self._peers.placing.shard_of(part)
-        if isinstance(command, Run):
-            self._forward(shard, Run([command.head[0], part], command.lasts), b"")
-        else:
-            self._forward(shard, [command[0], part, *command[2:]], command[0].upper())
+        own = parting.renamed(command, part)
+        if shard != self._peers.placing.number:
+            self._forward(shard, own, b"" if isinstance(own, Run) else own[0].upper())
+        elif isinstance(own, Run):
+            self._client.publish(part, own.lasts)
+        elif reply := table.execute(self._client, own):
+            self._client.reply(reply)
 
     async def _ask_parts(
         self, topic: bytes, part_count: int, command: Command, merge: Callable[[Sequence[bytes]], bytes]

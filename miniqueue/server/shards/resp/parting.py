@@ -22,6 +22,7 @@ from miniqueue.core.options.publish import parse_words
 from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import bulk, joined_array
 from miniqueue.wire.resp_splitting import end_of_reply
 
@@ -43,15 +44,29 @@ def part_of(command: Command, part_count: int) -> int | None:
 
     Raises RequestError for invalid options.
     """
-    word, words = command[0].upper(), command[2:]
+    word = command[0].upper()
     if word in (b"PUBLISH", b"MPUBLISH"):
         return turn() % part_count
     if word == b"PUB":
-        options = parse_words(words[1:])
-        return part_for_any(options.key or options.dedup_id or options.unique_key, part_count)
+        number = part_by_key(command, part_count)
+        return turn() % part_count if number is None else number
     if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):  # the latter two without messages, which a part refuses
-        return part_for_any(words[0] if words else b"", part_count)
+        return part_for_any(command[2] if len(command) > 2 else b"", part_count)
     return _part_named(command, part_count)
+
+
+def part_by_key(command: Command, part_count: int) -> int | None:
+    """Return the part of a PUB with a key, a dedup id, or a unique key; None without any. Raises RequestError."""
+    options = parse_words(command[3:])
+    key = options.key or options.dedup_id or options.unique_key
+    return part_for(key, part_count) if key else None
+
+
+def renamed(command: Command | Run, part: bytes) -> Command | Run:
+    """Return a command with the name of a part in place of its topic."""
+    if isinstance(command, Run):
+        return Run([command.head[0], part], command.lasts)
+    return [command[0], part, *command[2:]]
 
 
 def _part_named(command: Command, part_count: int) -> int | None:

@@ -115,3 +115,14 @@ async def test_a_batch_for_a_shard_that_does_not_answer_adds_nothing(client, fle
     assert (await client.ask(*each(KEYS))).startswith(b"-TRYAGAIN")
     present = [member.broker.inspect.content for member in fleet.members]
     assert [(await content())[1] for content in present] == [0] * COUNT
+
+
+async def test_a_batch_and_single_messages_keep_the_order_of_each_key(client):
+    singles = [(b"PUB", TOPIC, b"single:%d" % number, b"KEY", key) for number, key in enumerate(KEYS)]
+    client.tell(each(KEYS, prefix=b"batch:"), *singles, (b"LEN", TOPIC))
+    *_, length = await client.hear(len(KEYS) + 2)
+    assert length == b":%d\r\n" % (2 * len(KEYS))
+    received = value_of(await client.ask(b"RECEIVE", TOPIC, b"COUNT", b"100", b"AUTOACK"))
+    for number in range(len(KEYS)):
+        own = [payload for _, payload, _ in received if payload.endswith(b":%d" % number)]
+        assert own == [b"batch:%d" % number, b"single:%d" % number]

@@ -87,6 +87,37 @@ async def test_messages_without_keys_are_in_all_shards(client, fleet):
     assert received == {b"%d" % number for number in range(2 * PARTS)}
 
 
+async def test_what_concerns_a_part_of_the_own_shard_takes_no_detour(client, fleet):
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+        await client.ask(b"PUBLISH", TOPIC, b"%d" % number)
+    receipts = [receipt for receipt, _, _ in await receive(client, b"COUNT", b"100")]
+    assert len(receipts) == 4 * PARTS
+    [own_link] = fleet.members[0].resp.shared.linked()  # RECEIVE has made it
+    own_commands = own_link.command_count
+    for receipt in receipts:
+        assert await client.ask(b"ACK", TOPIC, receipt) == b"+OK\r\n"
+    assert own_link.command_count == own_commands
+
+
+async def test_a_pipeline_to_all_parts_is_answered_in_order(client):
+    pubs = [(b"PUB", TOPIC, b"%d" % number, b"KEY", b"%d" % number) for number in range(50)]
+    refused = (b"PUB", TOPIC, b"x", b"TTL", b"soon")
+    client.tell(*pubs, refused, *[(b"PUBLISH", TOPIC, b"x")] * 50, (b"LEN", TOPIC), (b"PING",))
+    replies = await client.hear(103)
+    assert all(reply.startswith(b"$") for reply in replies[:50])
+    assert replies[50].startswith(b"-")
+    assert replies[51:] == [b"+OK\r\n"] * 50 + [b":100\r\n", b"+PONG\r\n"]
+
+
+async def test_pubs_with_unique_keys_keep_the_order_of_their_keys(client):
+    keyed = [(b"PUB", TOPIC, b"%d" % n, b"KEY", b"k", *((b"UNIQUE", b"%d" % n) if n % 2 else ())) for n in range(20)]
+    client.tell(*keyed, (b"PUB", TOPIC, b"x"))
+    await client.hear(21)
+    received = [payload for _, payload, _ in await receive(client, b"COUNT", b"100", b"AUTOACK")]
+    assert [payload for payload in received if payload != b"x"] == [b"%d" % n for n in range(20)]
+
+
 async def test_a_dedup_id_meets_its_first_publish(client, connect):
     first = await client.ask(b"PUB", TOPIC, b"x", b"DEDUP", b"7f")
     again = await connect(2).ask(b"PUB", TOPIC, b"x", b"DEDUP", b"7f")
