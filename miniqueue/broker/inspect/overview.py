@@ -70,8 +70,10 @@ class Overview:
 
     @property
     def _size_bytes(self) -> int:
-        rows, findings = (0, 0) if self._last is None else (len(self._last.rows), len(self._last.findings))
-        own_bytes = ROW_BYTES * rows + FINDING_BYTES * findings
+        last, own_bytes = self._last, 0
+        if last is not None:
+            own_bytes += ROW_BYTES * (len(last.rows) + len(last.parts))
+            own_bytes += FINDING_BYTES * (len(last.findings) + len(last.part_findings))
         return self.history.size_bytes + self._survey.size_bytes + own_bytes
 
     async def run(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:

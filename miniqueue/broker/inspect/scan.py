@@ -24,6 +24,7 @@ from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.log.delayed import Place
 from miniqueue.core.message.ids import DelayedId
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.filter import Filter
 from miniqueue.errors import InvalidTopicError
 from miniqueue.errors.requests import InvalidOptionError, UnknownTopicError
@@ -149,7 +150,7 @@ class Scan:
             letters = await self._journal.committed_topic(topic.settings.dead_letters_of(name))
         except (UnknownTopicError, InvalidTopicError):  # the name may be too long
             return None
-        return letters, selection._replace(state=State.READY, filter=selection.filter._replace(origin=name))
+        return letters, selection._replace(state=State.READY, filter=selection.filter._replace(origin=whole_of(name)))
 
     async def page(
         self, group: Group, selection: Selection, after: ScanPosition | None, *, max_count: int, max_scanned: int

@@ -31,7 +31,7 @@ from miniqueue.broker.inspect.known_ages import KnownAges
 from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.model.topic import Group, Topic, total
 from miniqueue.broker.model.views import stats_of
-from miniqueue.core.message.parts import has_suffix, remove_from
+from miniqueue.core.message.parts import SEPARATOR, has_suffix, remove_from
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX
 from miniqueue.errors import MiniqueueError
@@ -85,7 +85,10 @@ class TopicRow(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over all topics. Messages in dead-letter topics count as dead, and not as ready, leased, or delayed."""
+    """Sums over all topics. Messages in dead-letter topics count as dead, and not as ready, leased, or delayed.
+
+    Parts of spread topics do not count as topics.
+    """
 
     topics: int = 0
     ready: int = 0
@@ -115,6 +118,8 @@ class Surveyed(NamedTuple):
       ages: when the oldest message of a topic was published, in ms since 1970, by name; see
         `KnownAges`. Without topics that hold dead letters.
       points: the points for the history, by id of the topic; of topics with messages, or in which something happened.
+      parts: the parts of spread topics that are here, by name; they are not among the rows, but in the sums.
+      part_findings: what needs attention there, the worst first.
     """
 
     rows: Mapping[bytes, TopicRow]
@@ -124,6 +129,12 @@ class Surveyed(NamedTuple):
     since: Since
     ages: Mapping[bytes, int]
     points: Mapping[int, Point]
+    parts: Mapping[bytes, TopicRow]
+    part_findings: Sequence[Finding]
+
+    def row_of(self, name: bytes) -> TopicRow | None:
+        """Return the row of a topic, or of a part of a spread topic; None if there is none yet."""
+        return self.rows.get(name) or self.parts.get(name)
 
 
 class Survey:
@@ -226,6 +237,7 @@ class _Pass:
         self._now_ms = engine.clock.now_ms()
         self._letters: dict[bytes, int] = {}  # number of topics whose dead letters a topic holds
         self._rows: dict[bytes, TopicRow] = {}
+        self._parts: dict[bytes, TopicRow] = {}
         self._points: dict[int, Point] = {}
         self._findings: list[Finding] = []
         self._worst: dict[bytes, Finding] = {}
@@ -245,15 +257,20 @@ class _Pass:
             async for some in turns:
                 for topic in self._existing(some):
                     await self._look_at(topic)
-        findings = in_order(self._findings)
+        findings, of_parts = in_order(self._findings), list[Finding]()
+        if self._parts:
+            of_parts = [each for each in findings if each.topic in self._parts]
+            findings = [each for each in findings if each.topic not in self._parts]
         totals = self._totals.result()
-        return Surveyed(self._rows, totals, findings, self._worst, self._since, self._ages, self._points)
+        return Surveyed(
+            self._rows, totals, findings, self._worst, self._since, self._ages, self._points, self._parts, of_parts
+        )
 
     def _existing(self, names: Sequence[bytes]) -> Iterator[Topic]:
-        """Yield the topics with these names, except those that were deleted meanwhile."""
+        """Yield the topics with these names, except those that were deleted meanwhile; of spread topics, the parts."""
         for name in names:
             topic = self._topics.get(name)
-            if topic is not None and topic.id is not None:
+            if topic is not None and topic.id is not None and not self._engine.topics.is_copy(name):
                 yield topic
 
     def _find_letters(self, names: Sequence[bytes]) -> None:
@@ -279,7 +296,7 @@ class _Pass:
         if topic_id is None:
             return
         row, size_bytes = self._row(topic, topic_id)
-        self._rows[topic.name] = row
+        (self._parts if SEPARATOR in topic.name else self._rows)[topic.name] = row
         self._totals.add(row, topic.stored_bytes)
         if row.depth or _is_active(topic):
             self._points[topic_id] = self._point(topic, row)
@@ -446,7 +463,7 @@ class _Sums:
     def add(self, row: TopicRow, stored_bytes: int) -> None:
         """Add a row."""
         counts, rates = self._counts, self._rates
-        counts[0] += 1
+        counts[0] += SEPARATOR not in row.name
         if row.has_letters:
             counts[4] += row.depth
         else:

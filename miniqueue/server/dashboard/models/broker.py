@@ -14,6 +14,7 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import User, check_permitted, is_permitted, viewed_by
 from miniqueue.broker.inspect.attention import LimitUse
 from miniqueue.broker.inspect.survey import Totals
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import DrainingError
 from miniqueue.server.dashboard.models.model import Context, Make, Model
 from miniqueue.server.dashboard.models.overview import broker_facts
@@ -73,7 +74,7 @@ def _readiness(context: Context) -> dict[str, object]:
     broker = context.broker
     refusal = broker.refusal
     reasons = [] if refusal is None else [str(refusal())]
-    reasons += [f"topic {name.decode()}: {fault}" for name, fault in broker.faults().items()]
+    reasons += [f"topic {whole_of(name).decode()}: {fault}" for name, fault in broker.faults().items()]
     status = "not ready" if refusal is DrainingError else "degraded" if reasons else "ok"
     return {"status": status, "refused": [] if refusal is None else ["publish"], "reasons": reasons}
 

@@ -45,8 +45,8 @@ async def _of_broker(context: Context, range_: str) -> dict[str, object]:
 async def _of_topic(context: Context, name: bytes) -> dict[str, object]:
     broker = context.broker
     history, settings = broker.overview.history, broker.admin.settings_of(name)
-    rows = (await broker.overview.look()).rows
-    row, letters = rows.get(name), rows.get(settings.dead_letters_of(name))
+    seen = await broker.overview.look()
+    row, letters = seen.row_of(name), seen.row_of(settings.dead_letters_of(name))
     line = history.of_topic(NO_TOPIC if row is None else row.topic_id)
     dead: list[int | None]
     if row is not None and row.dead is None:  # those of several topics are in one

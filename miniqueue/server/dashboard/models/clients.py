@@ -8,7 +8,7 @@ addresses that hold leases of requests, as GROUP HOLDERS shows them: most messag
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -53,10 +53,11 @@ async def _make(context: Context, topic: bytes | None, text: str, page: slice) -
 
 
 async def _holders(context: Context, topic: bytes) -> list[dict[str, object]]:
-    by_group: Mapping[bytes, Sequence[LeaseHolder]] = {}
-    with suppress(MiniqueueError):  # there is no such topic, or the store is being reopened
-        by_group = await context.broker.leases.holders_by_group(topic)
-    listed = [(group.decode(), holder) for group, holders in by_group.items() for holder in holders[:MAX_COUNT]]
+    listed: list[tuple[str, LeaseHolder]] = []
+    for name in context.broker.parts_here(topic):
+        with suppress(MiniqueueError):  # there is no such topic, or the store is being reopened
+            by_group = await context.broker.leases.holders_by_group(name)
+            listed += [(group.decode(), holder) for group, of in by_group.items() for holder in of[:MAX_COUNT]]
     listed.sort(key=lambda each: (-each[1].leased, each[0]))
     now_ms = context.broker.clock.now_ms()
     return [

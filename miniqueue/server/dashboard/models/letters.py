@@ -7,7 +7,7 @@ Dead letters are counted by the topic that holds them. If it holds those of seve
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -54,28 +54,39 @@ DEAD: Final = Model(open_dead, ("topic", "q", "page", "count"))
 
 async def _list(context: Context, user: User | None, text: str, page: slice) -> dict[str, object]:
     seen = await visible(await context.broker.overview.look(), user)
-    counted = await _counted(context, seen.rows)
-    matches, growth_of = matcher_of(text), context.broker.overview.history.growth_of
+    matches = matcher_of(text)
+    total, letters = await _letters(context, seen.rows, matches)
+    of_parts = (await _letters(context, seen.parts, None))[1] if seen.parts else []
+    return {
+        "total": total,
+        "matching": len(letters),
+        "topics": [await _shown(context, each) for each in letters[page]],
+        **({"parts": [await _shown(context, each) for each in of_parts]} if of_parts else {}),
+    }
+
+
+async def _letters(
+    context: Context, rows: Mapping[bytes, TopicRow], matches: Callable[[bytes], bool] | None
+) -> tuple[int, list[_Letters]]:
+    """Return how many of these topics have dead letters, and those that match, the one that grows most first."""
+    counted, growth_of = await _counted(context, rows), context.broker.overview.history.growth_of
     letters: list[_Letters] = []
     for number, (held, (topic, dead)) in enumerate(counted.items(), 1):
         if matches is None or matches(topic):
-            letters.append(_Letters(growth_of(seen.rows[held].topic_id)[0], dead, topic, seen.rows[held]))
+            letters.append(_Letters(growth_of(rows[held].topic_id)[0], dead, topic, rows[held]))
         if number % ROWS_IN_TURN == 0:
             await asyncio.sleep(0)
     letters.sort(key=lambda each: (-each.grown, -each.dead, each.topic))
+    return len(counted), letters
+
+
+async def _shown(context: Context, letters: _Letters) -> dict[str, object]:
     return {
-        "total": len(counted),
-        "matching": len(letters),
-        "topics": [
-            {
-                "topic": each.topic.decode(),
-                "deadLetterTopic": each.held.name.decode(),
-                "dead": each.dead,
-                "grown": each.grown,
-                "oldestAtMs": await oldest_at_ms_of(context, each.held),
-            }
-            for each in letters[page]
-        ],
+        "topic": letters.topic.decode(),
+        "deadLetterTopic": letters.held.name.decode(),
+        "dead": letters.dead,
+        "grown": letters.grown,
+        "oldestAtMs": await oldest_at_ms_of(context, letters.held),
     }
 
 
@@ -106,7 +117,7 @@ async def _reasons(context: Context, topic: bytes) -> dict[str, object]:
         reason, died_at_ms = _end_of(message.stored.attributes)
         times = reasons.setdefault(reason, [0, died_at_ms, died_at_ms])
         times[:] = times[0] + 1, min(times[1], died_at_ms), max(times[2], died_at_ms)
-    row = (await broker.overview.look()).rows.get(topic)
+    row = (await broker.overview.look()).row_of(topic)
     return {
         "topic": topic.decode(),
         "deadLetterTopic": name.decode(),

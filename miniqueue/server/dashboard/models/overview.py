@@ -12,8 +12,8 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.inspect.survey import TopicRow, Totals
 from miniqueue.server.dashboard.models.model import Context, Make, Model
-from miniqueue.server.dashboard.models.topics import oldest_at_ms_of, shown_row
-from miniqueue.server.dashboard.models.visible import Visible, shown_finding, visible
+from miniqueue.server.dashboard.models.topics import oldest_at_ms_of, shown_parts, shown_row
+from miniqueue.server.dashboard.models.visible import Visible, parts_needing_attention, shown_finding, visible
 
 #: Number of findings and of topics that are listed.
 SHOWN_FINDINGS: Final = 5
@@ -41,6 +41,8 @@ async def _make(context: Context, user: User | None) -> dict[str, object]:
         "oldest": await _oldest(context, seen),
         "broker": broker_facts(context) if sees_broker else None,
         "topics": [await shown_row(context, row, seen) for row in _to_look_at(seen)],
+        **await shown_parts(context, seen),
+        **parts_needing_attention(seen),
     }
 
 
@@ -58,7 +60,8 @@ async def _oldest(context: Context, seen: Visible) -> dict[str, object] | None:
     for name, at_latest_ms in first:
         if oldest is not None and oldest[0] <= at_latest_ms:
             break
-        at_ms = await oldest_at_ms_of(context, seen.rows[name])
+        row = seen.row_of(name)
+        at_ms = None if row is None else await oldest_at_ms_of(context, row)
         if at_ms is not None and (oldest is None or at_ms < oldest[0]):
             oldest = at_ms, name
     return None if oldest is None else {"topic": oldest[1].decode(), "atMs": oldest[0]}

@@ -10,6 +10,7 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import User, check_permitted, is_permitted
 from miniqueue.broker.inspect.peeked import State
 from miniqueue.broker.model.views import GroupFigures
+from miniqueue.core.message.parts import remove_from
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.dashboard.models.model import Context, Make, Model, topic_of
@@ -83,7 +84,7 @@ def _slowest_of(groups: Sequence[GroupFigures]) -> str | None:
 
 def _origin_of(context: Context, user: User | None, name: bytes) -> str | None:
     """Return the topic whose dead letters a topic holds, if its name says that, and the user may know of it."""
-    origin = name.removesuffix(DEAD_LETTER_SUFFIX)
+    origin = remove_from(name, DEAD_LETTER_SUFFIX)
     if origin == name or not is_permitted(user, Right.MONITOR, origin):
         return None
     with suppress(MiniqueueError):  # there is no such topic
@@ -95,7 +96,7 @@ def _origin_of(context: Context, user: User | None, name: bytes) -> str | None:
 async def _shown(context: Context, name: bytes, user: User | None) -> dict[str, object]:
     """Return the row of the topic; most of it is unknown if the topic is newer than the last survey."""
     seen = await visible(await context.broker.overview.look(), user)
-    row = seen.rows.get(name)
+    row = seen.row_of(name)
     if row is None:
         return {"topic": name.decode(), "state": FINE, "sinceMs": None, "dead": None, "readyHistory": []}
     return await shown_row(context, row, seen)

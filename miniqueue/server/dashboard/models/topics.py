@@ -60,6 +60,7 @@ class Looked(TypedDict):
       states: number of topics with such a name by state.
       order: the first of those that match, as far as they were asked for.
       topics: the topics that were named, and exist.
+      parts: the parts of spread topics that are here, which are in nothing else, whether they match or not.
     """
 
     total: int
@@ -67,6 +68,7 @@ class Looked(TypedDict):
     states: dict[str, int]
     order: list[Placed]
     topics: list[dict[str, object]]
+    parts: list[dict[str, object]]
 
 
 class Criteria(NamedTuple):
@@ -158,7 +160,13 @@ async def look(
         "states": counts,
         "order": await _placed(context, rows, seen, criteria, first_count) if first_count else [],
         "topics": [await shown_row(context, row, seen) for row in shown],
+        "parts": (await shown_parts(context, seen)).get("parts", []),
     }
+
+
+async def shown_parts(context: Context, seen: Visible) -> dict[str, list[dict[str, object]]]:
+    """Return the rows of the parts of spread topics as a member of a model; none if there are no parts."""
+    return {"parts": [await shown_row(context, row, seen) for row in seen.parts.values()]} if seen.parts else {}
 
 
 async def _matching(seen: Visible, criteria: Criteria) -> tuple[list[TopicRow], dict[str, int]]:

@@ -37,6 +37,7 @@ class Visible(NamedTuple):
       findings: what needs attention, the worst first.
       worst: the worst finding of each topic with any.
       ages: when the oldest message of a topic was published, at the latest, by name, as far as it is known.
+      parts: the parts of spread topics, and what needs attention there: `part_findings`; they are in the sums.
     """
 
     rows: Mapping[bytes, TopicRow]
@@ -44,6 +45,12 @@ class Visible(NamedTuple):
     findings: Sequence[Finding]
     worst: Mapping[bytes, Finding]
     ages: Mapping[bytes, int]
+    parts: Mapping[bytes, TopicRow]
+    part_findings: Sequence[Finding]
+
+    def row_of(self, name: bytes) -> TopicRow | None:
+        """Return the row of a topic, or of a part of a spread topic; None if there is none."""
+        return self.rows.get(name) or self.parts.get(name)
 
     def state_of(self, row: TopicRow) -> str:
         """Return the state of a topic."""
@@ -56,12 +63,15 @@ class Visible(NamedTuple):
 async def visible(surveyed: Surveyed, user: User | None) -> Visible:
     """Return what a user sees of a survey, in turns of the event loop."""
     rows, totals, findings, ages = surveyed.rows, surveyed.totals, surveyed.findings, surveyed.ages
+    parts, part_findings = surveyed.parts, surveyed.part_findings
     if not is_permitted(user, Right.MONITOR) and user is not None:
         rows = {name: surveyed.rows[name] for name in user.monitored([*surveyed.rows])}
+        parts = {name: surveyed.parts[name] for name in user.monitored([*surveyed.parts])}
         findings = [each for each in findings if each.topic in rows]
-        totals = await _sums([*rows.values()])
-        ages = {name: ages[name] for name in rows if name in ages}
-    return Visible(rows, totals, findings, surveyed.worst, ages)
+        part_findings = [each for each in part_findings if each.topic in parts]
+        totals = (await _sums([*rows.values(), *parts.values()]))._replace(topics=len(rows))
+        ages = {name: ages[name] for name in (*rows, *parts) if name in ages}
+    return Visible(rows, totals, findings, surveyed.worst, ages, parts, part_findings)
 
 
 async def _sums(rows: Sequence[TopicRow]) -> Totals:
@@ -82,6 +92,17 @@ async def _sums(rows: Sequence[TopicRow]) -> Totals:
         )
         await asyncio.sleep(0)
     return sums
+
+
+def parts_needing_attention(seen: Visible) -> dict[str, object]:
+    """Return the names of the parts of spread topics, and what needs attention there, as members of a model.
+
+    There are none without parts: a broker without shards shows nothing of it.
+    """
+    if not seen.parts:
+        return {}
+    findings = [shown_finding(each, seen.parts) for each in seen.part_findings]
+    return {"partNames": [name.decode() for name in seen.parts], "partAttention": findings}
 
 
 _WORDS: Final = {Level.CRITICAL: "critical", Level.WARNING: "warning", Level.NOTE: "note"}

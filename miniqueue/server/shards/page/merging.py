@@ -3,41 +3,67 @@
 A part is None if its shard does not answer. Sums are without it, and it is among what needs attention.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from miniqueue.core.settings.quotas import Quotas
 from miniqueue.server.dashboard.models.overview import SHOWN_FINDINGS, SHOWN_TOPICS
-from miniqueue.server.dashboard.models.topics import Looked
+from miniqueue.server.dashboard.models.topics import Criteria, Looked, matcher_of
+from miniqueue.server.dashboard.models.visible import FINE, IDLE
 from miniqueue.server.shards.http.merging import merged_usage
+from miniqueue.server.shards.page.wholes import (
+    key_of,
+    whole_findings,
+    whole_holders,
+    whole_letters,
+    whole_name,
+    whole_names,
+    whole_rows,
+)
 
 #: A read model, as JSON.
 Content: TypeAlias = dict[str, Any]
 Part: TypeAlias = Content | None
 Merge = Callable[[Sequence[Part]], Content]
 
+#: Members that say what a shard has of spread topics.
+_OF_PARTS: Final = frozenset({"parts", "partNames", "partAttention"})
 _LEVELS: Final = ("critical", "warning", "note")
 _STATUSES: Final = ("ok", "degraded", "not ready")
 
 
-def looked(parts: Sequence[Part]) -> Looked:
-    """Return the topics of all shards; the page sorts them."""
+def looked(criteria: Criteria, names: Collection[str], parts: Sequence[Part]) -> Looked:
+    """Return the topics of all shards, which the page sorts; the spread ones that match, or have these names."""
     known = [*_known(parts)]
+    spread = whole_rows(_joined(known, "parts"))
+    named = [row for row in spread if criteria.matches is None or criteria.matches(row["topic"].encode())]
+    matching = [row for row in named if criteria.state in ("", row["state"])]
+    states = _added([part["states"] for part in known])
+    for row in named:
+        states[row["state"]] += 1
+    order = [(key, name) for part in known for key, name in part["order"]]
     return {
-        "total": _sum(known, "total"),
-        "matching": _sum(known, "matching"),
-        "states": _added([part["states"] for part in known]),
-        "order": [(key, name) for part in known for key, name in part["order"]],
-        "topics": _joined(known, "topics"),
+        "total": _sum(known, "total") + len(spread),
+        "matching": _sum(known, "matching") + len(matching),
+        "states": states,
+        "order": order + [(key_of(row, criteria.column), row["topic"]) for row in matching],
+        "topics": _joined(known, "topics") + [row for row in spread if row["topic"] in names],
+        "parts": [],
     }
 
 
-def dead(parts: Sequence[Part]) -> Content:
-    """Return the topics with dead letters, those that grow first."""
-    known = [*_known(parts)]
-    rows = sorted(_joined(known, "topics"), key=lambda row: (-row["grown"], -row["dead"], row["topic"]))
-    return {"total": _sum(known, "total"), "matching": _sum(known, "matching"), "topics": rows}
+def dead(text: str, parts: Sequence[Part]) -> Content:
+    """Return the topics with dead letters, those that grow first; of spread topics, those that match a text."""
+    known, matches = [*_known(parts)], matcher_of(text)
+    spread = whole_letters(row for part in known for row in part.get("parts", ()))
+    matching = [row for row in spread if matches is None or matches(row["topic"].encode())]
+    rows = [*_joined(known, "topics"), *matching]
+    return {
+        "total": _sum(known, "total") + len(spread),
+        "matching": _sum(known, "matching") + len(matching),
+        "topics": sorted(rows, key=lambda row: (-row["grown"], -row["dead"], row["topic"])),
+    }
 
 
 def connections(parts: Sequence[Part]) -> Content:
@@ -45,21 +71,23 @@ def connections(parts: Sequence[Part]) -> Content:
     known = [*_known(parts)]
     merged = {"total": _sum(known, "total"), "connections": _joined(known, "connections")}
     if any("holders" in part for part in known):
-        merged["holders"] = sorted(_joined(known, "holders"), key=lambda row: (-row["leased"], row["group"]))
+        holders = whole_holders(_joined(known, "holders"))
+        merged["holders"] = sorted(holders, key=lambda row: (-row["leased"], row["group"]))
     return merged
 
 
 def totals(parts: Sequence[Part]) -> Content:
     """Return the counts of the sidebar."""
     known, away_count = [*_known(parts)], sum(part is None for part in parts)
-    schedules = [part["schedules"] for part in known]
+    schedules, (names, findings) = [part["schedules"] for part in known], _of_spread_topics(known)
     return {
-        **known[0],
-        **{name: _sum(known, name) for name in ("topics", "ready", "dead", "consumers")},
+        **_without_parts(known[0]),
+        **{name: _sum(known, name) for name in ("ready", "dead", "consumers")},
+        "topics": _sum(known, "topics") + len(names),
         "deadGrows": any(part["deadGrows"] for part in known),
         "schedules": None if None in schedules else sum(schedules),
-        "attention": _sum(known, "attention") + away_count,
-        "critical": _sum(known, "critical") + away_count,
+        "attention": _sum(known, "attention") + away_count + sum(each["level"] != _LEVELS[-1] for each in findings),
+        "critical": _sum(known, "critical") + away_count + sum(each["level"] == _LEVELS[0] for each in findings),
         "refused": _first(known, "refused"),
     }
 
@@ -67,19 +95,23 @@ def totals(parts: Sequence[Part]) -> Content:
 def overview(parts: Sequence[Part]) -> Content:
     """Return the overview: the worst findings and the sums of all shards."""
     known = [*_known(parts)]
-    findings = [*_away(parts), *_joined(known, "attention")]
+    names, of_spread = _of_spread_topics(known)
+    findings = [*_away(parts), *_joined(known, "attention"), *of_spread]
     findings.sort(key=lambda finding: _LEVELS.index(finding["level"]))
     more_count = _sum(known, "attentionMore") + len(findings[SHOWN_FINDINGS:])
-    rows = sorted(_joined(known, "topics"), key=itemgetter("ready"), reverse=True)
+    spread = whole_rows(row for part in known for row in part.get("parts", ()))
+    spread = [row for row in spread if row["ready"] or row["state"] not in (FINE, IDLE)]
+    rows = sorted([*_joined(known, "topics"), *spread], key=itemgetter("ready"), reverse=True)
     named = {finding["topic"]: number for number, finding in reversed([*enumerate(findings)])}
     rows.sort(key=lambda row: named.get(row["topic"], len(findings)))
-    facts = [part["broker"] for part in known]
+    facts, totals = [part["broker"] for part in known], _added([part["totals"] for part in known])
+    oldest = min(filter(None, (part["oldest"] for part in known)), key=itemgetter("atMs"), default=None)
     return {
-        **known[0],
+        **_without_parts(known[0]),
         "attention": findings[:SHOWN_FINDINGS],
         "attentionMore": more_count,
-        "totals": _added([part["totals"] for part in known]),
-        "oldest": min(filter(None, (part["oldest"] for part in known)), key=itemgetter("atMs"), default=None),
+        "totals": totals | {"topics": totals["topics"] + len(names)},
+        "oldest": oldest and {**oldest, "topic": whole_name(oldest["topic"])},
         "broker": None if None in facts else _facts(facts),
         "topics": rows[:SHOWN_TOPICS],
     }
@@ -126,6 +158,17 @@ def _line(lines: Sequence[tuple[int, Sequence[float | None]]]) -> list[float | N
             if value is not None:
                 merged[index] = round((merged[index] or 0) + value, 3)
     return merged
+
+
+def _of_spread_topics(parts: Iterable[Content]) -> tuple[list[str], list[Content]]:
+    """Return the names of the spread topics, and what needs attention there."""
+    known = [*parts]
+    names = whole_names(name for part in known for name in part.get("partNames", ()))
+    return names, whole_findings(finding for part in known for finding in part.get("partAttention", ()))
+
+
+def _without_parts(part: Content) -> Content:
+    return {name: value for name, value in part.items() if name not in _OF_PARTS}
 
 
 def _known(parts: Sequence[Part]) -> Iterator[Content]:

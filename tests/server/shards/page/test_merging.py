@@ -151,12 +151,17 @@ def test_tasks_are_listed_by_number():
 def test_dead_letters_that_grow_come_first():
     rows = [{"topic": "a", "grown": 0, "dead": 9}, {"topic": "b", "grown": 1, "dead": 1}]
     parts = [{"total": 1, "matching": 1, "topics": [row]} for row in rows]
-    assert [row["topic"] for row in merging.dead(parts)["topics"]] == ["b", "a"]
+    assert [row["topic"] for row in merging.dead("", parts)["topics"]] == ["b", "a"]
 
 
 def test_who_holds_most_comes_first():
     parts = [
-        {"total": 1, "connections": [{"id": 1}], "holders": [{"group": "g", "leased": leased}]} for leased in (1, 2)
+        {
+            "total": 1,
+            "connections": [{"id": 1}],
+            "holders": [{"group": "g", "user": str(leased), "address": None, "leased": leased}],
+        }
+        for leased in (1, 2)
     ]
     merged = merging.connections(parts)
     assert [row["leased"] for row in merged["holders"]] == [2, 1]

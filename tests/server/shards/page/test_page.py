@@ -1,87 +1,17 @@
 """The page shows all shards, and a session holds, whichever process answers."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import orjson
 import pytest
 
 from miniqueue.broker.runtime.accounts import Purpose
-from miniqueue.server.dashboard.models.facts import Facts
-from miniqueue.server.page import Page
 from miniqueue.server.shards.http.door import PASSED_BYTES
-from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
-from tests.server.access import sign_in_for, token_of, user
-from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in, topic_in
+from tests.server.access import sign_in_for, user
+from tests.server.shards.http.fleet import COUNT, TOPICS, topic_in
 from tests.server.shards.http.tunnels import Client, scope_of, until
-
-PORT = 8081
-HOST = (b"host", b"localhost:8081")
-ORIGIN = (b"origin", b"http://localhost:8081")
-
-
-class Pages:
-    """The page of each process, as browsers reach it."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet = fleet
-        self.pages = [
-            Page(member.monitoring, member.door, member.broker, member.sign_in, facts, member.shard)
-            for member in fleet.members
-        ]
-        self.doors = []
-        for member, page in zip(fleet.members, self.pages, strict=True):
-            member.serve_also({QUEUE: member.http, MONITOR: page.app, PAGE: page.parts})
-            self.doors.append(member.shard.page_door(member.broker, page.app, PORT))
-
-    async def ask(self, method, target, *headers, body=b"", door=0, client=None):
-        """Return the reply to a request of a browser at a process."""
-        path, _, query = target.partition("?")
-        client = client or Client(body)
-        scope = scope_of(method, path, HOST, *headers, query=query.encode()) | {"scheme": "http"}
-        scope["headers"] = [HOST, *headers]
-        await self.doors[door](scope, client.receive, client.send)
-        return client
-
-    async def data(self, view, *headers, door=0):
-        self.fleet.clock.advance(1)
-        client = await self.ask("GET", f"/ui/data/{view}", *headers, door=door)
-        assert client.status == 200, client.body
-        return orjson.loads(client.body)
-
-    async def sign_in(self, name, *headers, door=0):
-        """Sign in; return the header with the cookie."""
-        body = orjson.dumps({"user": name, "password": token_of(name).decode()})
-        client = await self.ask("POST", "/ui/session", ORIGIN, *headers, body=body, door=door)
-        assert client.status == 200, client.body
-        given = dict(client.sent[0]["headers"])[b"set-cookie"]
-        return b"cookie", given.partition(b";")[0]
-
-    def drain(self):
-        for page in self.pages:
-            page.drain()
-
-
-def facts():
-    return Facts(name="here", monitor_port=PORT, resp_port=6379, started_at_ms=5)
-
-
-@asynccontextmanager
-async def pages_in(directory: Path, sign_in=None) -> AsyncIterator[Pages]:
-    async with fleet_in(directory, sign_in) as fleet:
-        pages = Pages(fleet)
-        try:
-            yield pages
-        finally:
-            pages.drain()
-
-
-@pytest.fixture
-async def pages(tmp_path):
-    async with pages_in(tmp_path) as pages:
-        yield pages
+from tests.server.shards.page.pages import ORIGIN, PORT, pages_in
+from tests.server.shards.resp.clients import DoorClient
 
 
 @pytest.mark.parametrize("door", range(COUNT))
@@ -226,3 +156,102 @@ async def test_parts_are_for_nobody_whom_no_door_has_authenticated(guarded):
     client = Client(orjson.dumps({"view": "overview"}))
     await guarded.pages[0].parts(scope_of("GET", "/"), client.receive, client.send)
     assert client.status == 401
+
+
+# --- spread topics --------------------------------------------------------------------------------------------
+
+SPREAD = topic_in(1, "spread")
+PARTS = 5
+
+
+@pytest.fixture
+async def spread(pages):
+    """The pages of a broker with a plain topic, and with a spread one that has messages in each part."""
+    client = DoorClient(pages.fleet.members[0].resp)
+    words = b"spread", b"%d" % PARTS, b"max_deliveries", b"1"
+    assert await client.ask(b"TOPIC", b"CREATE", SPREAD.encode(), *words) == b"+OK\r\n"
+    for number in range(3 * PARTS):
+        await client.ask(b"PUB", SPREAD.encode(), b"%d" % number)
+    await pages.fleet.publish(TOPICS[0])
+    pages.client = client
+    yield pages
+    client.transport.lose()
+
+
+async def make_dead_letter(pages):
+    receipt = (await pages.client.ask(b"RECEIVE", SPREAD.encode())).split(b"\r\n")[3]
+    assert await pages.client.ask(b"NACK", SPREAD.encode(), receipt, b"SYNC") == b"+OK\r\n"
+
+
+@pytest.mark.parametrize("door", range(COUNT))
+async def test_a_spread_topic_is_one_row_of_the_list(spread, door):
+    shown = await spread.data("topics?sort=-ready", door=door)
+    assert [(row["topic"], row["ready"]) for row in shown["topics"]] == [(SPREAD, 3 * PARTS), (TOPICS[0], 1)]
+    assert (shown["total"], shown["matching"], shown["states"]["fine"]) == (2, 2, 2)
+    found = await spread.data("topics?q=spread&sort=topic", door=door)
+    assert [(found["total"], found["matching"]), *(row["topic"] for row in found["topics"])] == [(2, 1), SPREAD]
+    assert (await spread.data("topics?state=idle", door=door))["matching"] == 0
+
+
+async def test_a_spread_topic_counts_once_in_sums(spread):
+    await make_dead_letter(spread)
+    overview, totals = await spread.data("overview"), await spread.data("totals")
+    assert (overview["totals"]["topics"], overview["totals"]["ready"]) == (3, 3 * PARTS)
+    assert (totals["topics"], totals["dead"]) == (3, 1)
+    assert {row["topic"]: row["ready"] for row in overview["topics"]}[SPREAD] == 3 * PARTS - 1
+    dead = await spread.data("dead")
+    letters = SPREAD + ".dlq"
+    assert [(row["topic"], row["deadLetterTopic"], row["dead"]) for row in dead["topics"]] == [(SPREAD, letters, 1)]
+    assert (await spread.data("dead?q=nothing"))["matching"] == 0
+
+
+async def test_what_needs_attention_in_several_parts_is_said_once(spread):
+    await spread.client.ask(b"PAUSE", SPREAD.encode(), b"OUT")
+    overview = await spread.data("overview")
+    [finding] = overview["attention"]
+    assert (finding["topic"], finding["kind"], overview["attentionMore"]) == (SPREAD, "paused", 0)
+    assert finding["text"].endswith(f" The same in {PARTS - 1} more parts.")
+
+
+async def test_the_view_of_a_spread_topic_adds_up_its_parts(spread):
+    shown = await spread.data(f"topic?topic={SPREAD}")
+    assert (shown["topic"], shown["ready"], shown["totals"]["published"]) == (SPREAD, 3 * PARTS, 3 * PARTS)
+    assert [partition["partition"] for partition in shown["partitions"]] == [str(n << 10) for n in range(PARTS)]
+    [group] = shown["groups"]
+    assert (group["lag"], len(group["lags"])) == (3 * PARTS, PARTS)
+    assert (shown["settings"]["spread"], shown["changed"]) == (PARTS, ["max_deliveries", "spread"])
+    assert (await spread.data(f"history?topic={SPREAD}"))["stepSeconds"]
+
+
+async def test_dead_letters_of_a_spread_topic_are_one_topic(spread):
+    await make_dead_letter(spread)
+    letters = await spread.data(f"topic?topic={SPREAD}.dlq")
+    assert (letters["ready"], letters["isDeadLetters"], letters["deadLettersOf"]) == (1, True, SPREAD)
+    reasons = await spread.data(f"dead?topic={SPREAD}")
+    assert [(reason["count"]) for reason in reasons["reasons"]] == [1]
+    assert (reasons["topic"], reasons["deadLetterTopic"]) == (SPREAD, SPREAD + ".dlq")
+    missing = await spread.ask("GET", f"/ui/data/topic?topic={SPREAD}.dlq.dlq")
+    assert missing.status == 404
+
+
+@pytest.mark.parametrize("query", ["", "&contains=1"])
+async def test_pages_of_messages_go_from_part_to_part(spread, query):
+    ids, after = [], ""
+    while True:
+        page = await spread.data(f"messages?topic={SPREAD}&count=4{query}&after={after}")
+        ids += [message["id"] for message in page["messages"]]
+        after = page["next"]
+        if after is None:
+            break
+    assert len(ids) == len(set(ids)) == (6 if query else 3 * PARTS)
+
+
+async def test_who_holds_messages_of_several_parts_is_shown_once(spread):
+    await spread.client.ask(b"RECEIVE", SPREAD.encode(), b"COUNT", b"100", b"LEASE", b"60")
+    [holder] = (await spread.data(f"connections?topic={SPREAD}"))["holders"]
+    assert holder["leased"] == 3 * PARTS
+
+
+async def test_no_view_can_name_a_part(spread):
+    for view in ("topic", "messages", "dead", "history", "connections"):
+        assert (await spread.ask("GET", f"/ui/data/{view}?topic={SPREAD}%1f0")).status == 400
