@@ -93,10 +93,7 @@ def requested(
     Raises SeveralStoresError if each shard of the broker must be asked.
     """
     try:
-        connection.putrequest("GET", path)
-        for name, value in {**headers, **(_OPEN if is_open else {})}.items():
-            connection.putheader(name, value)
-        connection.endheaders()
+        connection.request("GET", path, headers={**headers, **(_OPEN if is_open else {})})
         response = connection.getresponse()
     except (OSError, HTTPException) as exc:
         address = f"{escape(connection.host)}:{connection.port}"
