@@ -22,7 +22,7 @@ from tests.durability.crash.powercut import build_library
 from tests.durability.crash.result import Result
 from tests.durability.crash.sweep import record_run, sweep
 from tests.durability.crash.tasks import TaskLoop
-from tests.durability.crash.transfers import TransferLoop
+from tests.durability.crash.transfers import Counted, TransferLoop
 from tests.durability.crash.transform import TransformLoop
 from tests.durability.crash.unsynced import Mode
 from tests.durability.damage.outcome import Tally
@@ -32,6 +32,7 @@ from tests.durability.follow.loop import FollowLoop
 from tests.durability.hostile import mix
 from tests.durability.load.footprint import measure
 from tests.durability.load.long_run import soak
+from tests.durability.shards.faults import FaultLoop
 from tests.durability.time.pause import stop_and_go_on
 
 CRASHES = 1000
@@ -44,6 +45,10 @@ LOAD_ROUND_SECONDS = 3.6
 #: A copy that follows is killed a hundred times in ten minutes.
 KILLS_OF_FOLLOWED = 10
 FOLLOW_SECONDS = 6.0
+#: So many rounds of the other loops take as long as one fault of a shard, about.
+ROUNDS_OF_FAULT = 20
+#: How often a loop of transfers says how far it is.
+KILLS_PER_LINE = 20
 PAUSES = 10
 PAUSE_SECONDS = 30.0
 
@@ -68,6 +73,22 @@ def _kill(directory: Path, count: int, seed: int) -> Outcome:
 def _kill_shards(directory: Path, count: int, seed: int) -> Outcome:
     loop = CrashLoop(directory / "loop", make_trust(directory), seed=seed, shards=SHARDS)
     return _judged(loop.run("kill-shards", count))
+
+
+def _shard_faults(directory: Path, count: int, seed: int) -> Outcome:
+    """Cause faults of single shards, a twentieth of `count` times; the others must go on."""
+    random = Random(seed)
+    faults = [random.choice(("kill", "kill", "stop", "low", "full")) for _ in range(max(1, count // ROUNDS_OF_FAULT))]
+
+    def report(counts: Mapping[str, int]) -> None:
+        print(f"shard-faults {dict(counts)} of {len(faults)} so far", flush=True)
+
+    loop = FaultLoop(directory / "loop", make_trust(directory), seed, PAUSE_SECONDS, report)
+    loop.run(faults)
+    loop.judge_times()
+    return Outcome(
+        f"{loop.line} findings={len(loop.findings)} seed={seed}", not loop.findings, "\n".join(loop.findings)
+    )
 
 
 def _cut(mode: Mode) -> Loop:
@@ -164,7 +185,12 @@ def _tasks(directory: Path, count: int, seed: int) -> Outcome:
 
 def _transfers(directory: Path, count: int, seed: int) -> Outcome:
     """Kill processes of a broker with shards, `count` times; each message must be in the last shard once."""
-    counted = TransferLoop(directory, seed).run(count)
+
+    def report(counted: Counted) -> None:
+        if counted.kills % KILLS_PER_LINE == 0:
+            print(f"{counted.line()} so far", flush=True)
+
+    counted = TransferLoop(directory, seed, report).run(count)
     return Outcome(f"{counted.line()} seed={seed}", not counted.findings, "\n".join(counted.findings))
 
 
@@ -189,6 +215,7 @@ LOOPS: dict[str, Loop] = {
     "transfers": _transfers,
     "kill": _kill,
     "kill-shards": _kill_shards,
+    "shard-faults": _shard_faults,
     **{mode.value: _cut(mode) for mode in Mode},
     "sweep": _sweep("always"),
     "sweep-interval": _sweep("interval"),

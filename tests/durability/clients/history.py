@@ -15,6 +15,10 @@ What a crash may do is counted, but allowed (P1 to P4 in docs/protocol.md):
                            stopped in good order; with SYNC it is answered when it is durable
     what was out           comes again, at its place, as if it had not come before
 
+A lease can also end before its client notices: it expires, or a shard that was suspended has ended the connection. Then
+the message comes to another client, marked as returned for that reason; and nothing that the first client does with it
+from then on may be confirmed.
+
 Sources: the total-queue checker of Jepsen; `docs/protocol.md` for what is promised.
 """
 
@@ -50,7 +54,9 @@ class _Message:
     position: int  # in its request
     seq: int | None = None
     deliveries: int = 0
+    ended_leases: int = 0  # the number in the marks of the last delivery
     holder: tuple[int, str] | None = None  # epoch and client
+    past_holders: set[str] = field(default_factory=set)  # whose lease has ended before they have noticed
     settle: _Operation | None = None  # the last one, of the last delivery
     returns: list[_Operation] = field(default_factory=list)
 
@@ -80,8 +86,9 @@ class _Seen:
 class Checker:
     """Takes a history, event by event, and keeps only what later events may speak of."""
 
-    def __init__(self, shard_count: int = 1) -> None:
+    def __init__(self, shard_count: int = 1, *, leases_end: bool = False) -> None:
         self.report = Report()
+        self._leases_end = leases_end
         self._index = 0
         self._epoch = 0
         self._placing = Placing(0, shard_count)
@@ -127,7 +134,8 @@ class Checker:
             self._messages |= {id_: _Message(id_, operation, n) for n, id_ in enumerate(event.ids)}
             return
         for message in self._named(event):
-            message.holder, message.settle = None, operation
+            if event.client not in message.past_holders:
+                message.holder, message.settle = None, operation
 
     def _ok(self, event: Ok) -> None:
         operation = self._operations.pop(event.op)
@@ -142,6 +150,7 @@ class Checker:
         if operation.invoke.is_synced:
             self.report.counts["synced"] += len(messages)
             self._note_durable(operation)
+        self._judge_settled(operation.invoke.client, messages)
         if operation.invoke.act is Act.ACK:
             self.report.counts["acknowledged"] += len(messages)
         else:
@@ -181,6 +190,8 @@ class Checker:
         if event.marks is not None and not event.marks:
             self._judge_unmarked(message, event)
         message.deliveries += 1
+        message.ended_leases = _ended_leases(event)
+        message.past_holders.discard(event.client)
         message.holder, message.settle = (self._epoch, event.client), None
 
     def _genuine(self, event: Deliver) -> _Message | None:
@@ -202,8 +213,17 @@ class Checker:
         if message.holder is None:
             return
         epoch, client = message.holder
-        if epoch == self._epoch and client not in self._gone:
+        if epoch != self._epoch or client in self._gone:
+            return
+        if self._leases_end and _ended_leases(event) > message.ended_leases:
+            message.past_holders.add(client)
+        else:
             self.report.add("duplicated", f"{message} came to {event.client} while {client} held it")
+
+    def _judge_settled(self, client: str, messages: list[_Message]) -> None:
+        for message in messages:
+            if client in message.past_holders:
+                self.report.add("duplicated", f"{message} was settled by {client}, whose lease had ended")
 
     def _judge_reader(self, message: _Message, event: Deliver) -> None:
         """Whoever read before has nothing out any more."""
@@ -312,6 +332,12 @@ class Checker:
             assert message.settle is not None
             return message.settle.ok_index is not None and self._is_durable(message.settle)
         return message.publish.is_over and message.publish.epoch < self._epoch and not message.exists
+
+
+def _ended_leases(event: Deliver) -> int:
+    """Return how many leases of a message have ended by themselves, as its marks say."""
+    marks = event.marks or {}
+    return marks.get("timeouts", 0) + marks.get("disconnects", 0)
 
 
 def check(events: list[Event]) -> Report:

@@ -16,7 +16,7 @@ from tests.durability.clients.resp import Resp
 from tests.serving import NDJSON, Lines
 
 #: Error words that say that nothing was published; every other refusal leaves it open.
-REFUSALS = ("READONLY", "DRAINING", "FULL", "TOOBIG")
+REFUSALS = ("READONLY", "DRAINING", "FULL", "TOOBIG", "TRYAGAIN")
 
 
 class Ports(NamedTuple):

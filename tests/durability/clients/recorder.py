@@ -19,14 +19,17 @@ class Recorder:
 
     Args:
       path: the file of events; `turn_page` keeps one more beside it.
+      shard_count: the number of shards, all of which end with each crash.
+      first_id: the id of the first message.
+      leases_end: whether leases can end before their clients notice, as in `Checker`.
     """
 
-    def __init__(self, path: Path, shard_count: int = 1) -> None:
-        self.checker = Checker(shard_count)
+    def __init__(self, path: Path, shard_count: int = 1, *, first_id: int = 1, leases_end: bool = False) -> None:
+        self.checker = Checker(shard_count, leases_end=leases_end)
         self._path = path
         self._file = path.open("w")
         self._ops = count(1)
-        self._message_ids = count(1)
+        self._message_ids = count(first_id)
         self._clients: dict[str, count[int]] = {}
 
     def new_ids(self, number: int) -> tuple[int, ...]:

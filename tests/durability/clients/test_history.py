@@ -304,3 +304,22 @@ def test_what_comes_to_the_next_reader_behind_what_came_to_the_one_before_is_out
 def test_after_a_crash_there_is_another_reader():
     story = Story().publish(1, 2, seqs=(0, 1)).deliver(1, 2, reader="r").add(Crash())
     assert faults(story.deliver(1, 2, to="d", reader="r").ack(1, 2, by="d")) == {}
+
+
+def test_a_lease_may_end_before_its_client_notices_if_that_is_possible_and_its_settles_are_not_confirmed():
+    story = Story().publish(1).deliver(1, to="c").deliver(1, to="d", marks={"disconnects": 1})
+    assert counts_of(story, leases_end=False) == {"duplicated": 1}
+    assert counts_of(story, leases_end=True) == {}
+    assert counts_of(Story().publish(1).deliver(1, to="c").deliver(1, to="d"), leases_end=True) == {"duplicated": 1}
+    late = story.add(Unknown(story.ask(Act.ACK, 1, by="c")))
+    assert counts_of(late, leases_end=True) == {}
+    assert counts_of(late.deliver(1, to="e"), leases_end=True) == {"duplicated": 1}
+    confirmed = Story().publish(1).deliver(1, to="c").deliver(1, to="d", marks={"timeouts": 1}).ack(1, by="c")
+    assert counts_of(confirmed, leases_end=True) == {"duplicated": 1}
+
+
+def counts_of(story: Story, *, leases_end: bool) -> dict[str, int]:
+    checker = Checker(leases_end=leases_end)
+    for event in story.events:
+        checker.take(event)
+    return {kind: checker.report.counts[kind] for kind in BAD if checker.report.counts[kind]}

@@ -49,11 +49,13 @@ class TransferLoop:
     Args:
       directory: empty; the store is kept in it.
       seed: the seed of everything random, except the scheduling.
+      report: called after each kill, with what was counted until then.
     """
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, report: Callable[[Counted], None] = lambda _: None) -> None:
         self._directory = directory
         self._random = Random(seed)
+        self._report = report
         self._confirmed = 0  # all smaller numbers were published
         self._moved = Counter[bytes]()
 
@@ -88,13 +90,14 @@ class TransferLoop:
         acts = (self._publish, self._reject, self._redrive)
         clients = [asyncio.create_task(self._repeat(broker, act)) for act in acts]
         try:
-            for _ in range(kills):
+            for number in range(kills):
                 before = self._moved.copy()
                 async with asyncio.timeout(STUCK_SECONDS):
                     while any(self._moved[topic] == before[topic] for topic in (LETTERS, LOST)):
                         await self._while_they_live(clients)
                     await asyncio.sleep(self._random.uniform(0, LOAD_SECONDS))
                     await self._kill(broker, self._random.randrange(SHARDS))
+                self._report(Counted(number + 1, self._confirmed, self._moved.total(), []))
         finally:
             for client in clients:
                 client.cancel()
