@@ -306,6 +306,11 @@ def may_allocate(data: bytes) -> bool:
     return has_other and _LONG_AGGREGATE.search(data) is not None
 
 
+def encode_command(words: Command) -> bytes:
+    """Encode a command as a client sends it: an array of bulk strings."""
+    return b"*%d\r\n%b" % (len(words), encode_words(words))
+
+
 def encode_words(words: Command) -> bytes:
     """Encode words as bulk strings, without an array; raises one of `FAILURES` if a word is not bytes."""
     sizes = set(map(len, words))

@@ -24,6 +24,7 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
 from miniqueue.core.message.message import NEVER_RETURNED, Counts
 from miniqueue.core.message.numerals import numeral_runs
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.consume import StreamOptions
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, UnknownCommandError, UnknownReceiptError
@@ -91,7 +92,7 @@ class Stream:
     def reading(self) -> Reading:
         """What the stream reads."""
         group, member = self._consumer.group, self._consumer.member
-        return Reading(self.topic, group.name, b"" if member is None else member.name)
+        return Reading(whole_of(self.topic), group.name, b"" if member is None else member.name)
 
     @property
     def held_count(self) -> int:

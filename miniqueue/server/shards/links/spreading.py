@@ -27,7 +27,7 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command, encode_words
+from miniqueue.wire.resp_parser import Command, encode_command
 
 #: The kind of the links over which a shard is ordered to do this.
 KIND: Final = "spread"
@@ -41,7 +41,7 @@ async def order(peers: Peers, shard: int, command: Sequence[bytes]) -> bytes:
     """Return the reply of a shard to an order: OK, or an error; raises ShardAwayError, OutcomeUnknownError."""
     link = peers.open(shard, Introduction(KIND))
     try:
-        reply = await link.ask(b"*%d\r\n%b" % (len(command), encode_words([*command])))
+        reply = await link.ask(encode_command([*command]))
     finally:
         link.close_when_answered()
     if reply is Failure.UNSENT:

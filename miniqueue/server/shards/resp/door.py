@@ -35,9 +35,10 @@ from miniqueue.server.shards.links.spreading import order
 from miniqueue.server.shards.resp import batches, parting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
+from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command, encode_words
+from miniqueue.wire.resp_parser import Command, encode_command, encode_words
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 from miniqueue.wire.resp_splitting import WholeReplies, split_replies
 
@@ -94,6 +95,7 @@ class Door:
         self._peers = peers
         self._links: dict[int, Link] = {}
         self._outgoing: dict[int, list[_Short]] = {}
+        self._stream: SpreadStream | None = None
         self._of_all: dict[bytes, Callable[[Command], bool]] = {
             b"MULTI": self._multi,
             b"EVENTS": self._events,
@@ -144,16 +146,20 @@ class Door:
         """Read no replies from the owners until `resume`."""
         for link in self._links.values():
             link.pause()
+        if self._stream is not None:
+            self._stream.pause()
 
     def resume(self) -> None:
         """Read replies again."""
         for link in self._links.values():
             link.resume()
+        if self._stream is not None:
+            self._stream.resume()
 
     def end(self) -> bool:
         """Leave the end of a connection that has subscribed to the owner, which answers what was sent before."""
         mode = self._client.mode
-        if isinstance(mode, Tunnel):
+        if isinstance(mode, (Tunnel, SpreadStream)):
             mode.end()
             return True
         return False
@@ -164,6 +170,9 @@ class Door:
         links, self._links = self._links, {}
         for link in links.values():
             link.close_when_answered()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     # --- one shard --------------------------------------------------------------------------------------------
 
@@ -350,6 +359,8 @@ class Door:
             if part_count and not is_whole:
                 raise SpreadTopicError(topic, b" ".join([word, subcommand]).decode("utf-8", "replace"))
             self._when_written(partial(self._set_spread, topic, command))
+        elif word in (b"SUBSCRIBE", b"SUB"):
+            self._subscribe(topic, part_count, command)
         elif word == b"RECEIVE":
             presence = Presence()
             self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
@@ -436,6 +447,16 @@ class Door:
             return await order(self._peers, home, [b"ERASE", topic])
         reply = await self._ask(home, command)
         return reply if reply.startswith(b"-") else await order(self._peers, home, [b"COMPLETE", topic])
+
+    def _subscribe(self, topic: bytes, part_count: int, command: Command) -> None:
+        """Make the connection the stream of a spread topic; raises MiniqueueError."""
+        self._client.check_client()
+        shards = [self._peers.placing.shard_of(part_name(topic, number)) for number in range(part_count)]
+        for shard in shards:
+            self._peers.check(shard)
+        self._send_outgoing()
+        self._stream = SpreadStream(self._client, command, part_count)
+        self._stream.begin([self._peers.open(shard, self._introduction()) for shard in shards])
 
     async def _receive_spread(self, topic: bytes, part_count: int, command: Command, presence: Presence) -> bytes:
         """Return the reply to RECEIVE: messages of one part after the other, beginning at another each time."""
@@ -586,7 +607,7 @@ def encode(command: Parsed) -> bytes:
     if isinstance(command, Run):
         head = b"*3\r\n" + encode_words(command.head)
         return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(last), last) for last in command.lasts])
-    return b"*%d\r\n%b" % (len(command), encode_words(command))
+    return encode_command(command)
 
 
 def _changes(command: Command) -> bool:

@@ -175,7 +175,6 @@ async def test_the_number_of_parts_grows(client, fleet):
 @pytest.mark.parametrize(
     "words",
     [
-        (b"SUBSCRIBE", TOPIC),
         (b"GET", TOPIC),
         (b"RECEIVE", TOPIC, b"MEMBER", b"m"),
         (b"STATS", TOPIC),

@@ -1,0 +1,53 @@
+"""Consumers of a spread topic of real processes, with redis-py."""
+
+import pytest
+import redis
+
+from tests.acceptance.shards.conftest import SHARDS
+from tests.acceptance.shards.test_processes import client_of
+
+pytestmark = pytest.mark.acceptance
+
+PARTS = 2 * SHARDS
+
+
+def created(broker, topic: str) -> redis.Redis:
+    """Return a client for which a spread topic has been created."""
+    client = client_of(broker)
+    assert client.execute_command("TOPIC", "CREATE", topic, "spread", PARTS) in ("OK", True)
+    return client
+
+
+def test_a_stream_of_a_spread_topic_delivers_all_parts_in_the_order_of_keys(sharded):
+    client = created(sharded, "spread-stream")
+    published = [f"{number % 7}:{number}" for number in range(70)]
+    for payload in published:
+        client.execute_command("PUB", "spread-stream", payload, "KEY", payload.partition(":")[0])
+    received: list[str] = []
+    stream = client_of(sharded).connection_pool.get_connection()
+    stream.send_command("SUBSCRIBE", "spread-stream", "PREFETCH", 20)
+    while len(received) < len(published):
+        reply = stream.read_response()
+        if reply != "OK":
+            receipt, payload, _ = reply
+            received.append(payload)
+            stream.send_command("ACK", receipt)
+    for key in range(7):
+        of_key = f"{key}:"
+        assert [payload for payload in received if payload.startswith(of_key)] == published[key::7]
+    stream.disconnect()
+
+
+def test_a_stream_that_is_left_returns_what_all_parts_gave(sharded):
+    client = created(sharded, "spread-left")
+    for number in range(3 * PARTS):
+        client.execute_command("PUB", "spread-left", str(number))
+    stream = client_of(sharded).connection_pool.get_connection()
+    stream.send_command("SUBSCRIBE", "spread-left", "PREFETCH", 100)
+    leased = {stream.read_response()[1] for _ in range(3 * PARTS)}
+    stream.disconnect()
+    received: set[str] = set()
+    while received < leased:
+        messages = client.execute_command("RECEIVE", "spread-left", "COUNT", 100, "WAIT", 30, "AUTOACK")
+        received |= {payload for _, payload, *_ in messages}
+    assert received == leased
