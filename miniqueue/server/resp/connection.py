@@ -690,7 +690,7 @@ class RespConnection(asyncio.Protocol):
 
     def check_client(self) -> None:
         """Raise ClientGoneError if the client has gone: it cannot take messages."""
-        if isinstance(self._transport, GoneTransport):
+        if self._life is GONE or isinstance(self._transport, GoneTransport):
             raise ClientGoneError
 
     # --- the end ----------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Consumers of a spread topic of real processes, with redis-py."""
+"""Consumers of a spread topic of real processes, with redis-py: streams, GET, and requests."""
+
+import threading
 
 import pytest
 import redis
@@ -51,3 +53,26 @@ def test_a_stream_that_is_left_returns_what_all_parts_gave(sharded):
         messages = client.execute_command("RECEIVE", "spread-left", "COUNT", 100, "WAIT", 30, "AUTOACK")
         received |= {payload for _, payload, *_ in messages}
     assert received == leased
+
+
+def test_messages_of_a_spread_topic_are_taken_by_get_and_answered(sharded):
+    client = created(sharded, "spread-asked")
+    client.execute_command("PUB", "spread-asked", "by hand")
+    with client_of(sharded).client() as person:
+        assert person.execute_command("GET", "spread-asked") == "by hand"
+        assert person.execute_command("ACK", "spread-asked") == "OK"
+        assert person.execute_command("GET", "spread-asked") is None
+
+    def work() -> None:
+        worker = client_of(sharded)
+        for _ in range(PARTS):
+            [[receipt, payload, _]] = worker.execute_command("RECEIVE", "spread-asked", "WAIT", 30)
+            worker.execute_command("REPLY", "spread-asked", receipt, f"re: {payload}")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(PARTS):
+            assert client.execute_command("REQUEST", "spread-asked", str(number)) == f"re: {number}"
+    finally:
+        thread.join()

@@ -25,7 +25,7 @@ from miniqueue.wire.resp_parser import Command
 
 def request(client: Client, command: Command) -> bytes:
     """Carry out REQUEST; the reply comes later."""
-    timeout_seconds, words = _timeout(command[3:])
+    timeout_seconds, words = timeout_of(command[3:])
     waiting = _WaitingRequest(client, timeout_seconds)
     options = check_request(parse_words(words))
     client.when_room(partial(waiting.begin, command[1], command[2], options))
@@ -39,8 +39,8 @@ def reply(client: Client, command: Command) -> bytes:
     return replies.OK
 
 
-def _timeout(words: list[bytes]) -> tuple[float, list[bytes]]:
-    """Return the timeout in the arguments after a message, and the other arguments."""
+def timeout_of(words: list[bytes]) -> tuple[float, list[bytes]]:
+    """Return the timeout in the arguments after a message, and the other arguments; raises InvalidOptionError."""
     names = [word.upper() for word in words]
     index = 0
     while index < len(words) and names[index] != b"TIMEOUT":

@@ -34,6 +34,7 @@ from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
 from miniqueue.server.shards.resp import batches, parting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
+from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
 from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
@@ -96,6 +97,7 @@ class Door:
         self._links: dict[int, Link] = {}
         self._outgoing: dict[int, list[_Short]] = {}
         self._stream: SpreadStream | None = None
+        self._got = Got(client, peers.placing, self._ask)
         self._of_all: dict[bytes, Callable[[Command], bool]] = {
             b"MULTI": self._multi,
             b"EVENTS": self._events,
@@ -170,6 +172,7 @@ class Door:
         links, self._links = self._links, {}
         for link in links.values():
             link.close_when_answered()
+        self._got.clear()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -366,6 +369,8 @@ class Door:
             self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
         elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
+        elif self._got.is_about(command):
+            self._when_written(partial(self._got.carry_out, part_count, command))
         elif (number := parting.part_of(command, part_count)) is not None:
             self._carry_out_in_part(topic, number, command)
         elif word in parting.SETTLES:

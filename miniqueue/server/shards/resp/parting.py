@@ -1,9 +1,10 @@
 """Commands that concern a spread topic: which part of it carries one out, or how the replies of all parts become one.
 
 PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
-PUB, PUBBATCH                                         the part of the key; else of the dedup id or the unique key
+PUB, PUBBATCH, REQUEST                                the part of the key; else of the dedup id or the unique key
 PUBEACH, PUBPACKED                                    the parts of the keys, each its own messages: `batches`
 ACK, NACK, BACK, DACK, REJECT, EXTEND                 the parts that are contained in the receipts, each its own
+REPLY                                                 that in the receipt
 MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the number of the partition
 LEN, PURGE, REDRIVE                                   all, and the sum
 PARTITIONS                                            all, one after the other
@@ -20,6 +21,7 @@ from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
 from miniqueue.core.options.publish import parse_words
 from miniqueue.errors.requests import SpreadTopicError
+from miniqueue.server.resp.commands.request_reply import timeout_of
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Run
@@ -47,7 +49,7 @@ def part_of(command: Command, part_count: int) -> int | None:
     word = command[0].upper()
     if word in (b"PUBLISH", b"MPUBLISH"):
         return turn() % part_count
-    if word == b"PUB":
+    if word in (b"PUB", b"REQUEST"):
         number = part_by_key(command, part_count)
         return turn() % part_count if number is None else number
     if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):  # the latter two without messages, which a part refuses
@@ -56,8 +58,9 @@ def part_of(command: Command, part_count: int) -> int | None:
 
 
 def part_by_key(command: Command, part_count: int) -> int | None:
-    """Return the part of a PUB with a key, a dedup id, or a unique key; None without any. Raises RequestError."""
-    options = parse_words(command[3:])
+    """Return the part of a PUB or REQUEST with a key, or an id; None without any. Raises RequestError."""
+    words = command[3:]
+    options = parse_words(words if command[0].upper() == b"PUB" else timeout_of(words)[1])
     key = options.key or options.dedup_id or options.unique_key
     return part_for(key, part_count) if key else None
 
@@ -75,6 +78,8 @@ def _part_named(command: Command, part_count: int) -> int | None:
     if word in SETTLES:
         parts = {part_of_receipt(receipt) % part_count for receipt in _receipts(command)}
         return None if len(parts) > 1 else parts.pop() if parts else 0
+    if word == b"REPLY" and words:
+        return part_of_receipt(words[0]) % part_count
     if word in _BY_ID and words:
         return part_of_id(words[0]) % part_count
     if word == b"READ" and words and words[0].isdigit():
@@ -93,6 +98,11 @@ def _receipts(command: Command) -> Sequence[bytes]:
     if word in _VALUED:
         words = words[:-1]
     return words[:-1] if words and words[-1].upper() == b"SYNC" else words
+
+
+def names_receipts(command: Command) -> bool:
+    """Return whether a settle names the receipts of messages; if not, it concerns the one that GET holds."""
+    return bool(_receipts(command))
 
 
 class Settles(NamedTuple):

@@ -142,6 +142,40 @@ async def test_a_receive_that_waits_gets_what_is_published_to_any_part(client, c
         assert value_of(reply)[0][1] == b"%d" % number
 
 
+async def test_a_connection_holds_one_message_of_any_part_by_get(client, connect, fleet):
+    assert await client.ask(b"GET", TOPIC) == b"$-1\r\n"
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    payloads = [value_of(await client.ask(b"GET", TOPIC))]
+    assert (await client.ask(b"GET", TOPIC)).startswith(b"-OUTSTANDING")
+    assert (await client.ask(b"DACK", TOPIC, b"-1")).startswith(b"-BADDELAY")
+    for _ in range(2 * PARTS - 1):
+        assert await client.ask(b"ACK", TOPIC) == b"+OK\r\n"
+        payloads.append(value_of(await client.ask(b"GET", TOPIC)))
+    assert sorted(map(int, payloads)) == [*range(2 * PARTS)]
+    assert (await connect(2).ask(b"ACK", TOPIC)).startswith(b"-NOLEASE")
+    assert await client.ask(b"RESET") == b"+RESET\r\n"
+    other = connect(1)
+    while (payload := value_of(await other.ask(b"GET", TOPIC))) is None:  # until the link has ended
+        pass
+    assert payload == payloads[-1]
+    assert await other.ask(b"NACK", TOPIC, b"REASON", b"x") == b"+OK\r\n"
+    assert (await other.ask(b"ACK", TOPIC)).startswith(b"-NOLEASE")
+
+
+async def test_a_request_is_answered_through_the_part_of_its_key(client, connect):
+    worker = connect(2)
+    for number in range(2 * PARTS):
+        client.tell((b"REQUEST", TOPIC, b"%d" % number, b"TIMEOUT", b"30", b"KEY", b"k%d" % number))
+        worker.tell((b"RECEIVE", TOPIC, b"WAIT", b"30"))
+        [reply] = await worker.hear()
+        [[receipt, payload, attributes]] = value_of(reply)
+        assert attributes[attributes.index(b"key") + 1] == b"k%d" % number
+        assert await worker.ask(b"REPLY", TOPIC, receipt, payload + b"!") == b"+OK\r\n"
+        assert await client.hear() == [b"$2\r\n%d!\r\n" % number]
+    assert (await client.ask(b"REQUEST", TOPIC, b"x", b"TIMEOUT")).startswith(b"-BADOPTION")
+
+
 async def test_dead_letters_are_spread_and_return(client):
     assert await client.ask(b"TOPIC", b"SET", TOPIC, b"max_deliveries", b"1") == b"+OK\r\n"
     for number in range(2 * PARTS):
@@ -175,7 +209,6 @@ async def test_the_number_of_parts_grows(client, fleet):
 @pytest.mark.parametrize(
     "words",
     [
-        (b"GET", TOPIC),
         (b"RECEIVE", TOPIC, b"MEMBER", b"m"),
         (b"STATS", TOPIC),
         (b"PEEK", TOPIC),

@@ -125,7 +125,7 @@ async def test_a_stream_without_receipts_has_one_message_at_a_time(client, conne
         ok, delivery = await stream.hear(2)
         assert ok == b"+OK\r\n"
         received.append(value_of(delivery))
-    stream.tell((b"ACK", TOPIC))  # as clients of OPQ do
+    stream.tell((b"ACK", TOPIC))  # clients of OPQ name the topic
     ok, delivery = await stream.hear(2)
     received.append(value_of(delivery))
     assert (await stream.ask(b"ACK", b"17")).startswith(b"-ERR invalid command")
@@ -221,6 +221,22 @@ async def test_unknown_receipts_of_several_parts_are_counted_together(client):
     assert (await client.ask(b"ACK")).startswith(b"-NOLEASE")
     assert (await client.ask(b"LEN", TOPIC)).startswith(b"-ERR invalid command")
     assert [(await client.ask(word))[:11] for word in (b"MULTI", b"LEASES")] == [b"-CROSSSHARD"] * 2
+
+
+async def test_a_stream_answers_requests(client, connect):
+    worker, plain = connect(1), connect(2)
+    worker.tell((b"SUBSCRIBE", TOPIC, b"PREFETCH", b"10"))
+    for number in range(PARTS):
+        client.tell((b"REQUEST", TOPIC, b"%d" % number))
+        [[receipt, payload, _]] = await heard(worker, 1)
+        assert await worker.ask(b"REPLY", receipt, b"re: " + payload) == b"+OK\r\n"
+        assert await client.hear() == [b"$5\r\nre: %d\r\n" % number]
+    assert await worker.ask(b"RESET") == b"+RESET\r\n"
+    plain.tell((b"SUBSCRIBE", TOPIC))
+    client.tell((b"REQUEST", TOPIC, b"plain"))
+    assert await heard(plain, 1) == [b"plain"]
+    assert await plain.ask(b"REPLY", b"yes") == b"+OK\r\n"
+    assert await client.hear() == [b"$3\r\nyes\r\n"]
 
 
 async def test_a_stream_is_listed_by_the_name_of_its_topic(client, connect):
