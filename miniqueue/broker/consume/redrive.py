@@ -40,7 +40,7 @@ from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.lanes import lane, priority_of
 from miniqueue.core.message.names import check_topic
-from miniqueue.core.message.parts import beside
+from miniqueue.core.message.parts import beside, whole_of
 from miniqueue.errors import LimitReachedError, MiniqueueError, RequestError, TopicFullError
 from miniqueue.errors.requests import CrossShardError, PausedError, UnknownTopicError
 
@@ -169,7 +169,7 @@ async def redrive(
 
 def check_destination(engine: Engine, name: bytes, target: bytes) -> None:
     """Raise RequestError or InvalidTopicError unless messages of a topic can be moved to `target`."""
-    if check_topic(target) == name:
+    if check_topic(target) == whole_of(name):
         raise RequestError("messages cannot be moved to the topic that they are in")
     existing = engine.topics.by_name.get(target)
     if existing is None or existing.id is None or existing.settings.spread:

@@ -32,7 +32,7 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
-from miniqueue.server.shards.resp import batches, parting
+from miniqueue.server.shards.resp import asking, batches, merging, parting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
@@ -49,7 +49,7 @@ SHORT: Final = frozenset(
     | {b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"}
 )
 #: Commands that change a spread topic, of which each part is asked.
-CHANGING: Final = parting.SETTLES | {b"TOPIC", b"PAUSE", b"RESUME", b"GROUP", b"PURGE", b"REDRIVE"}
+CHANGING: Final = parting.SETTLES | {*(b"TOPIC", b"PAUSE", b"RESUME", b"GROUP", b"PURGE", b"REDRIVE", b"MESSAGES")}
 #: Commands that can wait for a long time.
 WAITING: Final = frozenset({b"RECEIVE", b"REQUEST"})
 #: Commands after which nothing has changed, even if their owner has ended.
@@ -212,6 +212,8 @@ class Door:
                 return None
         else:
             topic_at = command_needs(command).topic_at
+            if topic_at is None and command[0].upper() == b"GROUP":
+                topic_at = 2  # GROUP HOLDERS requires a right on all topics
             if topic_at is None or len(command) <= topic_at:
                 return None
             topic = command[topic_at]
@@ -376,7 +378,8 @@ class Door:
         elif word in parting.SETTLES:
             self._when_written(partial(self._settle_parts, topic, command, parting.cut(command, part_count)))
         else:
-            self._when_written(partial(self._ask_parts, topic, part_count, command, parting.merge_of(command)))
+            work = asking.work_of(command, part_count, self._client.session.protocol)
+            self._when_written(partial(self._ask_parts, topic, work))
         return True
 
     def _publish_batch(self, topic: bytes, part_count: int, command: Command) -> None:
@@ -415,7 +418,9 @@ class Door:
         """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""
         part = part_name(topic, number)
         shard = self._peers.placing.shard_of(part)
-        own = parting.renamed(command, part)
+        own = (
+            Run([command.head[0], part], command.lasts) if isinstance(command, Run) else parting.renamed(command, part)
+        )
         if shard != self._peers.placing.number:
             self._forward(shard, own, b"" if isinstance(own, Run) else own[0].upper())
         elif isinstance(own, Run):
@@ -423,17 +428,23 @@ class Door:
         elif reply := table.execute(self._client, own):
             self._client.reply(reply)
 
-    async def _ask_parts(
-        self, topic: bytes, part_count: int, command: Command, merge: Callable[[Sequence[bytes]], bytes]
-    ) -> bytes:
-        """Return the reply of all parts to a command; raises MiniqueueError."""
-        at, answers = command_needs(command).topic_at, list[bytes]()
-        assert at is not None  # it names the topic
-        for number in range(part_count):
+    async def _ask_parts(self, topic: bytes, work: asking.Work) -> bytes:
+        """Return the reply of the whole topic; what its parts reply is charged meanwhile. Raises MiniqueueError."""
+        account, size_bytes = self._client.account, 0
+
+        async def ask(number: int, command: Command) -> bytes:
+            nonlocal size_bytes
             part = part_name(topic, number)
-            own = [*command[:at], part, *command[at + 1 :]]
-            answers.append(await self._ask(self._peers.placing.shard_of(part), own))
-        return merge(answers)
+            own = command if command[0] == b"TASK" else parting.renamed(command, part)
+            answer = await self._ask(self._peers.placing.shard_of(part), own)
+            size_bytes += GATHERED_FACTOR * len(answer)
+            account.add(Purpose.OUTPUT, GATHERED_FACTOR * len(answer))
+            return answer
+
+        try:
+            return await work(ask)
+        finally:
+            account.add(Purpose.OUTPUT, -size_bytes)
 
     async def _settle_parts(self, topic: bytes, command: Command, settles: Sequence[parting.Settles]) -> bytes:
         """Return the reply to a settle with receipts of several parts; raises MiniqueueError."""
@@ -481,8 +492,14 @@ class Door:
 
     async def _ask(self, shard: int, command: Command) -> bytes:
         """Return the reply of a shard, of this one through its own back; raises ShardAwayError."""
-        if shard == self._peers.placing.number and command[0].upper() == b"LEASES":
-            return table.execute(self._client, command)  # what this connection itself holds
+        if shard == self._peers.placing.number and parting.is_about_own_leases(command):
+            held = table.execute(self._client, command)  # what this connection itself holds, and by its link below
+            if shard not in self._links:
+                return held
+            return merging.merged([held, await self._ask_over_link(shard, command)], merging.joined, 2)
+        return await self._ask_over_link(shard, command)
+
+    async def _ask_over_link(self, shard: int, command: Command) -> bytes:
         reply = await self._link(shard).ask(encode(command))
         if isinstance(reply, Failure):
             raise _away() if reply is Failure.UNSENT or not _changes(command) else _unknown()

@@ -1,7 +1,8 @@
 """Commands without a topic, which all shards carry out, each for what it has; and how one reply is made of theirs.
 
     TOPICS, STATS, USAGE, INFO, CLIENT LIST, LEASES, TASK LIST, SCHEDULE LIST    of all shards, merged
-    TASK GET, TASK CANCEL                                      by the shard that gives such ids, or else has it
+    TASK GET, TASK CANCEL                                      by the shard that gives such ids, or else has it;
+                                                               the id of a spread topic has those of all its parts
     SCHEDULE GET, FIRE, DELETE                                                   by the shard that has the schedule
     SCHEDULE SET                                  by the shard with its topic; others delete one of that name then
 
@@ -10,16 +11,18 @@ If a shard does not answer, the reply is TRYAGAIN: half of an answer would be a 
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import hiredis
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
-from miniqueue.core.message.parts import whole_of
+from miniqueue.core.message.parts import MAX_PARTS, whole_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.shards.resp.acts import JOIN, on_tasks
 from miniqueue.server.views.outbox import OUTBOX_FIELDS, fields_of_all
 from miniqueue.server.views.usage import limit_of_all
 from miniqueue.wire import resp_replies as replies
@@ -45,11 +48,11 @@ async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, 
     word, subcommand = command[0].upper(), command[1].upper() if len(command) > 1 else b""
     if word == b"SCHEDULE" and subcommand == b"SET":
         return await _set_schedule(placing, ask, command)
-    if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3 and command[2].isdigit():
-        reply = await ask(placing.owner_of_number(int(command[2][:20])), command)
-        if not reply.startswith(b"-NOTASK"):
-            return reply
-        return _of_one(await ask_all(command))  # the store may have had another number of shards when it began
+    if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3:
+        ids = command[2].split(JOIN, MAX_PARTS)
+        if all(map(bytes.isdigit, ids)):
+            ask_one = partial(_on_task, placing, ask, ask_all, command)
+            return await (ask_one(ids[0]) if len(ids) == 1 else on_tasks(ask_one, ids, client.session.protocol))
     answers = await ask_all(command)
     if word == b"SCHEDULE" and subcommand != b"LIST":
         return _of_one(answers)
@@ -94,6 +97,15 @@ def _parsed(answer: bytes) -> Any:  # noqa: ANN401 - whatever the reply is
 def _of_one(answers: list[bytes]) -> bytes:
     """Return the reply of the shard that has what was asked for."""
     return min(answers, key=lambda answer: (answer.startswith((b"-NOSCHEDULE", b"-NOTASK")), answer.startswith(b"-")))
+
+
+async def _on_task(placing: Placing, ask: Ask, ask_all: AskAll, command: Command, task: bytes) -> bytes:
+    """Return the reply of the shard that has a task."""
+    own = [*command[:2], task]
+    reply = await ask(placing.owner_of_number(int(task[:20])), own)
+    if not reply.startswith(b"-NOTASK"):
+        return reply
+    return _of_one(await ask_all(own))  # the store may have had another number of shards when it began
 
 
 async def _set_schedule(placing: Placing, ask: Ask, command: Command) -> bytes:

@@ -1,4 +1,4 @@
-"""Commands that concern a spread topic: which part of it carries one out, or how the replies of all parts become one.
+"""Commands that concern a spread topic: which part of it carries one out, or which parts do.
 
 PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
 PUB, PUBBATCH, REQUEST                                the part of the key; else of the dedup id or the unique key
@@ -6,13 +6,11 @@ PUBEACH, PUBPACKED                                    the parts of the keys, eac
 ACK, NACK, BACK, DACK, REJECT, EXTEND                 the parts that are contained in the receipts, each its own
 REPLY                                                 that in the receipt
 MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the number of the partition
-LEN, PURGE, REDRIVE                                   all, and the sum
-PARTITIONS                                            all, one after the other
-GROUP CREATE, DELETE, SEEK                            all; each can be repeated
+LEN, STATS, PEEK, MESSAGES, and so on                 all: `asking`
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -20,11 +18,9 @@ from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
 from miniqueue.core.options.publish import parse_words
-from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.resp.commands.request_reply import timeout_of
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import bulk, joined_array
 from miniqueue.wire.resp_splitting import end_of_reply
 
@@ -32,8 +28,20 @@ SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTE
 #: The settles whose last word is a value.
 _VALUED: Final = frozenset({b"DACK", b"REJECT", b"EXTEND"})
 _BY_ID: Final = frozenset({b"MESSAGE", b"TRACE", b"CANCEL"})
+#: The commands whose second word is one of several acts.
+_BELOW: Final = frozenset({b"MESSAGE", b"MESSAGES", b"GROUP", b"TOPIC"})
 _PART: Final = re.compile(rb"\x1f\d{1,2}")
 _turns = count()
+
+
+def topic_at(command: Command) -> int:
+    """Return which word of a command that concerns a spread topic is its name."""
+    return 2 if command[0].upper() in _BELOW else 1
+
+
+def is_about_own_leases(command: Command) -> bool:
+    """Return whether a command lists what the connection that sends it holds."""
+    return command[0].upper() == b"LEASES" and not {b"GROUP", b"MEMBER"} & {word.upper() for word in command[2::2]}
 
 
 def turn() -> int:
@@ -65,16 +73,15 @@ def part_by_key(command: Command, part_count: int) -> int | None:
     return part_for(key, part_count) if key else None
 
 
-def renamed(command: Command | Run, part: bytes) -> Command | Run:
+def renamed(command: Command, part: bytes) -> Command:
     """Return a command with the name of a part in place of its topic."""
-    if isinstance(command, Run):
-        return Run([command.head[0], part], command.lasts)
-    return [command[0], part, *command[2:]]
+    at = topic_at(command)
+    return [*command[:at], part, *command[at + 1 :]]
 
 
 def _part_named(command: Command, part_count: int) -> int | None:
     """Return the part that the receipts, the id, or the partition of a command contains; None if it names none."""
-    word, words = command[0].upper(), command[2:]
+    word, words = command[0].upper(), command[topic_at(command) + 1 :]
     if word in SETTLES:
         parts = {part_of_receipt(receipt) % part_count for receipt in _receipts(command)}
         return None if len(parts) > 1 else parts.pop() if parts else 0
@@ -143,13 +150,7 @@ def settled(settles: Sequence[Settles], answers: Sequence[bytes]) -> bytes:
     return joined_array(len(outcomes), b"".join(outcomes[index] for index in sorted(outcomes)))
 
 
-# --- replies of all parts -------------------------------------------------------------------------------------
-
-
-def summed(answers: Sequence[bytes]) -> bytes:
-    """Return the sum of numbers; parts that have no such topic count nothing, if others have."""
-    numbers = [int(answer[1:]) for answer in answers if answer.startswith(b":")]
-    return b":%d\r\n" % sum(numbers) if numbers else without_parts(answers[0])
+# --- replies of several parts ---------------------------------------------------------------------------------
 
 
 def joined(answers: Sequence[bytes]) -> bytes:
@@ -159,11 +160,6 @@ def joined(answers: Sequence[bytes]) -> bytes:
         return without_parts(error)
     pieces = [answer.partition(b"\r\n") for answer in answers]
     return joined_array(sum(int(head[1:]) for head, _, _ in pieces), b"".join(rest for _, _, rest in pieces))
-
-
-def last(answers: Sequence[bytes]) -> bytes:
-    """Return the last reply, or the first error."""
-    return without_parts(next((answer for answer in answers if answer.startswith(b"-")), answers[-1]))
 
 
 def without_parts(error: bytes) -> bytes:
@@ -182,17 +178,3 @@ def messages_of(received: bytes) -> bytes:
         at = end_of_reply(received, messages_at)
         arrays.append(received[messages_at:at])
     return joined(arrays)
-
-
-def merge_of(command: Command) -> Callable[[Sequence[bytes]], bytes]:
-    """Return how the replies of all parts become one; raises SpreadTopicError if there is no way yet."""
-    word = command[0].upper()
-    subcommand = command[1].upper() if word == b"GROUP" and len(command) > 1 else b""
-    if word in (b"LEN", b"PURGE") or (word == b"REDRIVE" and len(command) == 2):
-        return summed
-    if word == b"PARTITIONS":
-        return joined
-    if subcommand in (b"CREATE", b"DELETE", b"SEEK"):
-        return last
-    topic = command[2] if subcommand and len(command) > 2 else command[1]
-    raise SpreadTopicError(topic, b" ".join([word, subcommand]).decode("utf-8", "replace").strip())
