@@ -168,6 +168,19 @@ class SpreadTopicError(RequestError):
         super().__init__(f"topic '{topic.decode('utf-8', 'replace')}' is spread over several shards; {act} needs one")
 
 
+class RefusedPartError(RequestError):
+    """Another shard has refused its part of an act on a spread topic.
+
+    Args:
+      code: the code of its error.
+      text: the text.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class OneShardError(RequestError):
     """A request concerns the store of one shard.
 

@@ -3,6 +3,7 @@
     TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ COMPLETE orders
                                      └─▶ each other shard: the same topic, which is empty, so that its doors know it
                                      └─▶ each part: created, or changed, in its shard
+                                         └─ one is refused, as if it has no room for topics: CREATE erases what there is
     TOPIC DELETE orders          ─▶ ERASE orders: the parts, their dead letters, the topic elsewhere, then in its home
 
 Each step can be repeated. The settings in the home shard are the intent: `tend` completes what a crash interrupted, and
@@ -22,7 +23,7 @@ from miniqueue.core.message.parts import part_name
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
 from miniqueue.errors import MiniqueueError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, UnknownTopicError
+from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, UnknownTopicError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
 from miniqueue.server.shards.links.peers import Peers
@@ -64,6 +65,7 @@ class Spreading:
         self._peers = peers
         self._turn = asyncio.Lock()
         self._complete: dict[bytes, TopicSettings] = {}  # the settings that all shards had, by topic
+        self._said: dict[bytes, str] = {}  # why a topic is not complete, as it was logged
 
     async def obey(self, command: Command) -> bytes:
         """Carry out an order; return the reply."""
@@ -114,7 +116,11 @@ class Spreading:
                     if self._complete.get(name) != self._broker.admin.settings_of(name):
                         await self.complete(name)
                 except MiniqueueError as exc:
-                    log.warning("a spread topic is not complete yet", topic=name.decode(), error=str(exc))
+                    if self._said.get(name) != str(exc):
+                        self._said[name] = str(exc)
+                        log.warning("a spread topic is not complete yet", topic=name.decode(), error=str(exc))
+                else:
+                    self._said.pop(name, None)
             await asyncio.sleep(TEND_SECONDS)
 
     async def _order_part(self, word: bytes, part: bytes, *words: bytes) -> None:
@@ -124,7 +130,7 @@ class Spreading:
         is_own = shard == self._peers.placing.number
         reply = await (self.obey([*command]) if is_own else order(self._peers, shard, command))
         if reply.startswith(b"-"):
-            raise ShardAwayError(f"shard {shard} has refused: {reply[1:-2].decode('utf-8', 'replace')}")
+            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
 
 
 def _encode(settings: TopicSettings) -> bytes:

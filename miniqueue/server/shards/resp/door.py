@@ -462,7 +462,13 @@ class Door:
         if command[0].upper() == b"TOPIC" and command[1].upper() == b"DELETE":
             return await order(self._peers, home, [b"ERASE", topic])
         reply = await self._ask(home, command)
-        return reply if reply.startswith(b"-") else await order(self._peers, home, [b"COMPLETE", topic])
+        if reply.startswith(b"-"):
+            return reply
+        completed = await order(self._peers, home, [b"COMPLETE", topic])
+        is_refused = completed.startswith(b"-") and not completed.startswith((b"-TRYAGAIN", b"-UNKNOWN"))
+        if is_refused and [word.upper() for word in command[:2]] == [b"TOPIC", b"CREATE"]:
+            await order(self._peers, home, [b"ERASE", topic])
+        return completed
 
     def _subscribe(self, topic: bytes, part_count: int, command: Command) -> None:
         """Make the connection the stream of a spread topic; raises MiniqueueError."""

@@ -7,7 +7,7 @@ import hiredis
 import pytest
 
 from miniqueue.core.message.parts import part_name
-from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.http.fleet import COUNT, PLACING, TOPICS
 from tests.server.shards.resp.clients import DoorClient
 
 TOPIC = TOPICS[1].encode()
@@ -263,6 +263,20 @@ async def test_messages_leased_before_a_shard_did_not_answer_are_delivered(clien
         reply = await client.ask(b"RECEIVE", TOPIC, b"COUNT", b"100")
         received += 0 if reply.startswith(b"-TRYAGAIN") else len(value_of(reply))
     assert received == present
+
+
+async def test_a_topic_that_one_shard_refuses_is_not_created(connect, fleet):
+    client, full = connect(), fleet.members[2].broker
+    names = [name for number in range(2_000) if PLACING.shard_of(name := b"full-%d" % number) == 2][:100]
+    for name in names:
+        await full.admin.create(name, {}).wait()
+    refused = await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"3")
+    assert refused.startswith(b"-LIMIT ")
+    assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [0] * COUNT
+    assert value_of(await client.ask(b"TOPICS")) == sorted(names)
+    for name in names[:2]:
+        await full.delete_topic(name)
+    assert await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"3") == b"+OK\r\n"
 
 
 async def test_a_shard_that_was_away_gets_what_it_missed(connect, fleet):
