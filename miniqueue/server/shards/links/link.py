@@ -9,6 +9,7 @@ whose first word is another random text:
 
     secret, introduction ─▶ the client has become another user, or has said something else of itself
     secret, END-WAIT     ─▶ the command before it waits no longer: the owner looks for this in what arrives behind it
+    secret, TAKE, …      ─▶ messages of parts of a spread topic (`resp.taking`), which is answered as RECEIVE
 """
 
 import asyncio
@@ -31,9 +32,9 @@ MAX_UNSENT_BYTES: Final = 64 << 10
 END_WAIT: Final = b"END-WAIT"
 
 
-def order(secret: bytes, text: bytes) -> bytes:
-    """Return an order of the door; it is answered with OK."""
-    return b"*2\r\n" + bulk(secret) + bulk(text)
+def order(secret: bytes, *words: bytes) -> bytes:
+    """Return an order of the door; one of a single word is answered with OK."""
+    return b"*%d\r\n%b%b" % (1 + len(words), bulk(secret), b"".join(map(bulk, words)))
 
 
 class Failure(Enum):
@@ -237,6 +238,10 @@ class Link(asyncio.Protocol):
         self._is_lost = True
         if not self._batches:
             self.close()
+
+    async def ask_order(self, *words: bytes) -> "bytes | Failure":
+        """Give an order of several words, and return its reply, or why there is none."""
+        return await self.ask(order(self._secret.encode(), *words))
 
     def end_wait(self) -> None:
         """Make the owner answer a command that waits, which is the last one that was sent."""

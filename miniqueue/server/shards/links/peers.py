@@ -7,6 +7,7 @@ asked again once a second.
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Final, TypeVar
 
 import structlog
@@ -34,6 +35,7 @@ class Peers:
       paths: the Unix sockets of the backs, by number of the shard.
 
     Attributes:
+      chance: decides which shard is asked first.
       held: returns what users with quotas have here, as JSON, which the others hear with each question.
       on_away: called with the number of a shard that has ended, or does not answer any more.
     """
@@ -41,6 +43,7 @@ class Peers:
     def __init__(self, placing: Placing, paths: list[Path]) -> None:
         self.placing = placing
         self._paths = paths
+        self.chance = Random(placing.number)
         self.held: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
         self._links: dict[Link, int] = {}

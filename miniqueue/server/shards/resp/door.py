@@ -25,7 +25,7 @@ from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, Sprea
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Presence, Waiting, answer_later
 from miniqueue.server.resp.commands.events import EventStream
-from miniqueue.server.resp.commands.receive import topics_of
+from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.introduction import Introduction
@@ -37,6 +37,7 @@ from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
 from miniqueue.server.shards.resp.stream import SpreadStream
+from miniqueue.server.shards.resp.taking import EMPTY, Taking, order_of, take, take_here
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_command, encode_words
@@ -367,8 +368,9 @@ class Door:
         elif word in (b"SUBSCRIBE", b"SUB"):
             self._subscribe(topic, part_count, command)
         elif word == b"RECEIVE":
-            presence = Presence()
-            self._when_written(partial(self._receive_spread, topic, part_count, command, presence), presence)
+            self._client.check_client()
+            taking = Taking()
+            self._when_written(partial(self._receive_spread, topic, part_count, command, taking), taking)
         elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
         elif self._got.is_about(command):
@@ -480,13 +482,23 @@ class Door:
         self._stream = SpreadStream(self._client, command, part_count)
         self._stream.begin([self._peers.open(shard, self._introduction()) for shard in shards])
 
-    async def _receive_spread(self, topic: bytes, part_count: int, command: Command, presence: Presence) -> bytes:
-        """Return the reply to RECEIVE: messages of one part after the other, beginning at another each time."""
+    async def _receive_spread(self, topic: bytes, part_count: int, command: Command, taking: Taking) -> bytes:
+        """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
         if any(word.upper() == b"MEMBER" for word in command[2:]):
             raise SpreadTopicError(topic, "RECEIVE MEMBER")
-        parts = [part_name(topic, number) for number in range(part_count)]
-        asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *parts]
-        return parting.messages_of(await receive_any(self._ask, self._peers.placing, asked, presence))
+        client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
+        client.session.received = topic, options.group, options.member
+
+        async def take_from(shard: int, parts: Sequence[bytes], max_count: int) -> bytes:
+            if shard == placing.number:
+                return await take_here(client, parts, options._replace(max_count=max_count), taking)
+            return _answer(await self._link(shard).ask_order(*order_of(command[2:], parts, max_count)))
+
+        received = await take(take_from, placing, topic, part_count, options.max_count, self._peers.chance)
+        if received != EMPTY or not options.wait_seconds or not taking.is_waiting or client.has_ended:
+            return received
+        asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
+        return parting.messages_of(await receive_any(self._ask, placing, asked, taking))
 
     # --- all shards -------------------------------------------------------------------------------------------
 
@@ -506,10 +518,7 @@ class Door:
         return await self._ask_over_link(shard, command)
 
     async def _ask_over_link(self, shard: int, command: Command) -> bytes:
-        reply = await self._link(shard).ask(encode(command))
-        if isinstance(reply, Failure):
-            raise _away() if reply is Failure.UNSENT or not _changes(command) else _unknown()
-        return reply
+        return _answer(await self._link(shard).ask(encode(command)), changes=_changes(command))
 
     async def _gathered(self, command: Command) -> bytes:
         """Return the reply of all shards; what is gathered for it is charged to the client meanwhile."""
@@ -626,6 +635,13 @@ def _away() -> MiniqueueError:
 
 def _unknown() -> MiniqueueError:
     return OutcomeUnknownError(AWAY.format("whether the command was carried out is unknown"))
+
+
+def _answer(reply: bytes | Failure, *, changes: bool = False) -> bytes:
+    """Return a reply of another shard; raises ShardAwayError, OutcomeUnknownError."""
+    if isinstance(reply, Failure):
+        raise _unknown() if changes and reply is not Failure.UNSENT else _away()
+    return reply
 
 
 def encode(command: Parsed) -> bytes:

@@ -4,11 +4,14 @@ import asyncio
 
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.errors import NotAuthenticatedError
+from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
 from miniqueue.server.shards.links.link import END_WAIT, order
+from miniqueue.server.shards.resp.taking import TAKE, Taking, take_ordered
 from miniqueue.wire import resp_replies as replies
+from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 
 
@@ -66,6 +69,12 @@ class LinkedConnection(RespConnection):
         """Whether commands are not to wait: the door has ended the wait, or the link."""
         return self._has_ended_wait or super().has_ended
 
+    def take(self, order: Command) -> None:
+        """Reply with messages of parts of this shard."""
+        taking = Taking()
+        if reply := self.after_writes(lambda: answer_later(self, take_ordered(self, order, taking), taking)):
+            self.reply(reply)
+
     def obey(self, text: bytes) -> None:
         """Carry out an order; raises ProtocolError."""
         if text == END_WAIT:
@@ -85,8 +94,11 @@ class _Orders:
         """Carry out an order; return whether it is one."""
         if isinstance(command, (Run, RunTransaction)) or command[0] != self._secret:
             return False
-        self._client.obey(command[1])
-        self._client.reply(replies.OK)
+        if command[1] == TAKE:
+            self._client.take(command[1:])
+        else:
+            self._client.obey(command[1])
+            self._client.reply(replies.OK)
         return True
 
     def own(self, command: Parsed) -> Parsed:

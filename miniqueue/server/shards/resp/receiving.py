@@ -57,14 +57,20 @@ def _wanted(command: Command) -> _Wanted:
     """Return what a command wants; raises RequestError."""
     words, patterns, topics = topics_of(command[1:])
     options = options_of_receive(words)
-    kept = [word for pattern in patterns for word in (b"PATTERN", pattern)]
+    named = [word for pattern in patterns for word in (b"PATTERN", pattern)]
+    return _Wanted(named + lasting(words), topics, bool(patterns), options.max_count, options.wait_seconds)
+
+
+def lasting(words: Command) -> Command:
+    """Return the options of a RECEIVE without COUNT and WAIT."""
+    kept: Command = []
     start = 0
     while start < len(words):
         stop = start + (1 if words[start].upper() == b"AUTOACK" else 2)
         if words[start].upper() not in (b"COUNT", b"WAIT"):
             kept += words[start:stop]
         start = stop
-    return _Wanted(kept, topics, bool(patterns), options.max_count, options.wait_seconds)
+    return kept
 
 
 async def receive_any(

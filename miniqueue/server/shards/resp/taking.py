@@ -1,0 +1,161 @@
+"""RECEIVE of a spread topic: what its parts have now, those of one shard after those of another.
+
+    RECEIVE orders COUNT 100 ─▶ own parts ─ 100 messages ─▶ the reply; no other shard is asked
+                                    └ 30 ─▶ the parts of another shard, in one order ─ COUNT 70 ─▶ …
+
+Most requests begin with the own parts, which takes no detour. The others begin at any shard, so that no part waits
+forever for consumers that are never done with the own ones. Chance decides which, and with which of its parts: nothing
+has to be remembered, and no rhythm of requests leaves a part out.
+
+Replies of other shards are passed on unparsed: the head of the array says how many messages there are.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
+from typing import Final
+
+from miniqueue.access.rights import Right
+from miniqueue.access.users import check_permitted
+from miniqueue.broker.leases.receive import ReceiveResult, Receiving
+from miniqueue.core.message.parts import part_name
+from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.settings.placing import Placing
+from miniqueue.errors import MiniqueueError
+from miniqueue.server.resp.commands.context import Client, Presence
+from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
+from miniqueue.server.shards.resp.parting import joined
+from miniqueue.server.shards.resp.receiving import lasting
+from miniqueue.wire.receive_replies import resp_messages
+from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_replies import array, error
+
+#: The first word of the order to another shard; options and names of parts follow.
+TAKE: Final = b"TAKE"
+#: One request in so many begins at any shard, and not with the own parts.
+ANY_FIRST: Final = 4
+#: The reply without a message.
+EMPTY: Final = array([])
+
+#: Takes messages of some parts of a shard, at most a number; returns an array of them, or an error.
+Take = Callable[[int, Sequence[bytes], int], Awaitable[bytes]]
+
+
+class Taking(Presence):
+    """The client that requests messages of parts in this shard, while it waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._receiving: Receiving | None = None
+
+    async def receive(self, client: Client, part: bytes, options: ReceiveOptions) -> ReceiveResult | MiniqueueError:
+        """Return what a part has now, or why it gives nothing."""
+        answered: asyncio.Future[ReceiveResult | MiniqueueError] = asyncio.get_running_loop().create_future()
+
+        def answer(received: ReceiveResult | MiniqueueError) -> None:
+            if not answered.done():
+                answered.set_result(received)
+
+        try:
+            receiving = self._receiving = client.broker.leases.receive(part, options, answer, answer)
+        except MiniqueueError as exc:
+            return exc
+        try:
+            return answered.result() if answered.done() else await answered
+        finally:
+            receiving.give_up()  # if the task has been cancelled
+            self._receiving = None
+
+    def give_up(self) -> None:
+        """Stop: the client has left. What is being taken returns to its part."""
+        super().give_up()
+        if self._receiving is not None:
+            self._receiving.give_up()
+
+    def wait_no_longer(self) -> None:
+        """Take nothing that is published later."""
+        super().give_up()
+        if self._receiving is not None:
+            self._receiving.wait_no_longer()
+
+
+async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOptions, taking: Taking) -> bytes:
+    """Return the messages of parts in this shard, as an array; an error if it is why there are none.
+
+    The first parts come first. It waits for what has to be read from the store, and for nothing else.
+    """
+    taken = _Taken(options.max_count)
+    for part in parts:
+        wanted = options._replace(max_count=taken.missing_count, wait_seconds=0.0)
+        received = await taking.receive(client, part, wanted)
+        if isinstance(received, MiniqueueError):
+            taken.add(error(received.code, str(received)))
+        else:
+            taken.add(resp_messages(received.prefix, received.leases, client.session.protocol))
+        if not taken.missing_count or not taking.is_waiting:
+            break
+    return taken.reply()
+
+
+async def take(
+    from_shard: Take, placing: Placing, topic: bytes, part_count: int, max_count: int, chance: Random
+) -> bytes:
+    """Return the messages of a spread topic that are there now, as an array; an error if it is why there are none."""
+    taken = _Taken(max_count)
+    for shard, numbers in _in_turn(placing, topic, part_count, chance):
+        try:
+            taken.add(await from_shard(shard, [part_name(topic, number) for number in numbers], taken.missing_count))
+        except MiniqueueError as exc:
+            taken.add(error(exc.code, str(exc)))
+        if not taken.missing_count:
+            break
+    return taken.reply()
+
+
+def _in_turn(placing: Placing, topic: bytes, part_count: int, chance: Random) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the shards with parts of a topic, in the order in which they are asked, each with its parts."""
+    shard_count, home = placing.shard_count, placing.shard_of(topic)
+    first = placing.number if chance.randrange(ANY_FIRST) else chance.randrange(shard_count)
+    start = chance.randrange(shard_count)
+    shards = [first, placing.number, *((start + offset) % shard_count for offset in range(shard_count))]
+    for shard in dict.fromkeys(shards):
+        numbers = range((shard - home) % shard_count, part_count, shard_count)
+        if numbers:
+            middle = chance.randrange(len(numbers))
+            yield shard, [*numbers[middle:], *numbers[:middle]]
+
+
+class _Taken:
+    """What has been taken, or why nothing."""
+
+    def __init__(self, max_count: int) -> None:
+        self.missing_count = max_count
+        self._arrays: list[bytes] = []
+        self._error = b""
+
+    def add(self, messages: bytes) -> None:
+        """Add an array of messages, or an error."""
+        if messages.startswith(b"-"):
+            self._error = self._error or messages
+        elif messages != EMPTY:
+            self._arrays.append(messages)
+            self.missing_count -= int(messages[1 : messages.index(b"\r\n")])
+
+    def reply(self) -> bytes:
+        """Return the messages, or the first error if there are none."""
+        if len(self._arrays) == 1:
+            return self._arrays[0]
+        return joined(self._arrays) if self._arrays else self._error or EMPTY
+
+
+def order_of(options: Command, parts: Sequence[bytes], max_count: int) -> Command:
+    """Return the order for messages of parts of another shard; `options` are the words of RECEIVE after the topic."""
+    return [TAKE, *lasting(options), b"COUNT", b"%d" % max_count, b"TOPICS", *parts]
+
+
+async def take_ordered(client: Client, order: Command, taking: Taking) -> bytes:
+    """Return the messages that the door in another shard has ordered; raises RequestError."""
+    words, _, parts = topics_of(order[1:])
+    for part in parts:
+        check_permitted(client.user, Right.CONSUME, part, "the 'receive' command")
+    return await take_here(client, parts, options_of_receive(words), taking)
