@@ -17,7 +17,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR, part_name
+from miniqueue.core.message.parts import SEPARATOR, part_name, whole_of
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -76,12 +76,18 @@ class Topics:
             topic = self.by_name[name] = Topic(check_topic(name))
         return topic
 
-    def check_name(self, name: bytes) -> bytes:
-        """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError."""
+    def check_name(self, name: bytes, settings: TopicSettings | None = None) -> bytes:
+        """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError.
+
+        A part of a spread topic is created with its topic, which has `settings`, and not after the topic was deleted.
+        """
         if not self.placing.has(check_new_topic(name)):
             raise CrossShardError(name)
-        if SEPARATOR in name and self.placing.shard_count == 1:
-            raise InvalidTopicError
+        if SEPARATOR in name:
+            if self.placing.shard_count == 1:
+                raise InvalidTopicError
+            if settings is None and not self.spread_of(whole_of(name)):
+                raise InvalidTopicError(f"the spread topic {whole_of(name).decode()} was deleted")
         return name
 
     def spread_of(self, name: bytes) -> int:
@@ -144,7 +150,7 @@ class Topics:
         who acts. Raises InvalidTopicError or LimitReachedError.
         """
         is_whole = settings is not None and bool(settings.spread)  # every shard has it
-        topic = self.topic(check_new_topic(name) if is_whole else self.check_name(name))
+        topic = self.topic(check_new_topic(name) if is_whole else self.check_name(name, settings))
         owner = self.owner_of_new(owner)
         settings = self.settings_of_new(name, owner, settings)
         try:

@@ -133,15 +133,18 @@ class TopicAdmin:
         return self._set(topic, wanted)
 
     def assume(self, name: bytes, settings: TopicSettings) -> Commit:
-        """Create a topic with exactly these settings, or give it them; return the commit that makes them durable.
+        """Create a topic with these settings, or give it them; return the commit that makes them durable.
 
-        For spread topics and their parts, whose home shard has checked the settings. Raises as `create`, except
+        For spread topics and their parts, whose home shard has checked the settings. An existing topic keeps the
+        settings of its groups, unless there are others: groups belong to each part. Raises as `create`, except
         TopicExistsError.
         """
         self._journal.admission.check_change()
         topic = self._topics.find(check_topic(name))
         if topic is None:
             topic = self._topics.create(name, settings=settings, owner=settings.owner or "")
+        kept = {own: getattr(topic.settings, own) for own in BY_GROUP if not getattr(settings, own)}
+        settings = settings._replace(**kept)
         return self._set(topic, settings)
 
     def set_own(self, topic: Topic, group: bytes, own: Mapping[str, float | None]) -> Commit:
@@ -155,6 +158,10 @@ class TopicAdmin:
     def settings_of(self, name: bytes) -> TopicSettings:
         """Return the settings of a topic; raises UnknownTopicError or InvalidTopicError."""
         return self._known(name).settings
+
+    def settings_of_new(self, name: bytes) -> TopicSettings:
+        """Return the settings of a topic that is created now."""
+        return self._topics.settings_of_new(name)
 
     def _known(self, name: bytes) -> Topic:
         topic = self._topics.find(check_topic(name))
@@ -187,6 +194,8 @@ class TopicAdmin:
             return
         if self._topics.placing.shard_count == 1:
             raise InvalidSettingError("spread", "0 for a broker without -shards")
+        if not current and wanted.spread == self._topics.spread_of(name):  # its dead letters have settings of their own
+            return
         if SEPARATOR in name or name.endswith(DEAD_LETTER_SUFFIX):
             raise InvalidSettingError("spread", "0 for dead letters, which are spread like their topic")
         if topic is not None and not current:

@@ -4,6 +4,7 @@
                                      └─▶ each other shard: the same topic, which is empty, so that its doors know it
                                      └─▶ each part: created, or changed, in its shard
                                          └─ one is refused, as if it has no room for topics: CREATE erases what there is
+    TOPIC SET orders.dlq …       ─▶ BEGIN orders.dlq: home: a topic with as many parts, whose settings can then be set
     TOPIC DELETE orders          ─▶ ERASE orders: the parts, their dead letters, the topic elsewhere, then in its home
 
 Each step can be repeated. The settings in the home shard are the intent: `tend` completes what a crash interrupted, and
@@ -76,6 +77,8 @@ class Spreading:
                 case [b"REMOVE", name]:
                     with suppress(UnknownTopicError):
                         await self._broker.delete_topic(name)
+                case [b"BEGIN", name]:
+                    await self.begin(name)
                 case [b"COMPLETE", name]:
                     await self.complete(name)
                 case [b"ERASE", name]:
@@ -89,24 +92,43 @@ class Spreading:
     async def complete(self, name: bytes) -> None:
         """Bring the settings of a spread topic of this shard to all shards and parts; raises MiniqueueError."""
         async with self._turn:
-            settings = self._broker.admin.settings_of(name)
-            whole, part = _encode(settings), _encode(settings_of_part(settings))
-            for shard in self._peers.others():
-                await self._order(shard, b"ASSUME", name, whole)
-            for number in range(settings.spread):
-                await self._order_part(b"ASSUME", part_name(name, number), part)
-            self._complete[name] = settings
+            await self._bring(name)
+            letters, spread = name + DEAD_LETTER_SUFFIX, self._broker.spread_of(name)
+            if self._broker.spread_topics.get(letters, spread) != spread:  # they have as many parts
+                grown = self._broker.admin.settings_of(letters)._replace(spread=spread)
+                await self._broker.admin.assume(letters, grown).wait()
+                await self._bring(letters)
+
+    async def _bring(self, name: bytes) -> None:
+        """Bring the settings of a spread topic to all shards and parts."""
+        settings = self._broker.admin.settings_of(name)
+        whole, part = _encode(settings), _encode(settings_of_part(settings))
+        for shard in self._peers.others():
+            await self._order(shard, b"ASSUME", name, whole)
+        for number in range(settings.spread):
+            await self._order_part(b"ASSUME", part_name(name, number), part)
+        self._complete[name] = settings
+
+    async def begin(self, name: bytes) -> None:
+        """Give the dead letters of a spread topic of this shard settings of their own; raises MiniqueueError."""
+        if name not in self._broker.spread_topics:
+            settings = self._broker.admin.settings_of_new(name)._replace(spread=self._broker.spread_of(name))
+            await self._broker.admin.assume(name, settings).wait()
 
     async def erase(self, name: bytes) -> None:
-        """Delete a spread topic of this shard in all shards, itself last; raises MiniqueueError."""
+        """Delete a spread topic of this shard, with its dead letters, in all shards, itself last.
+
+        Raises MiniqueueError.
+        """
         async with self._turn:
-            for number in range(self._broker.spread_of(name)):
-                await self._order_part(b"REMOVE", part_name(name, number))
-                await self._order_part(b"REMOVE", part_name(name + DEAD_LETTER_SUFFIX, number))
-            for shard in self._peers.others():
-                await self._order(shard, b"REMOVE", name)
-            self._complete.pop(name, None)
-            await self._order(self._peers.placing.number, b"REMOVE", name)
+            for topic in (name + DEAD_LETTER_SUFFIX, name):
+                for number in range(self._broker.spread_of(name)):
+                    await self._order_part(b"REMOVE", part_name(topic, number))
+            for topic in (name + DEAD_LETTER_SUFFIX, name):
+                for shard in self._peers.others():
+                    await self._order(shard, b"REMOVE", topic)
+                self._complete.pop(topic, None)
+                await self._order(self._peers.placing.number, b"REMOVE", topic)
 
     async def tend(self) -> None:
         """Complete the spread topics of this shard that are not, until cancelled."""

@@ -15,6 +15,7 @@ from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.shards.resp import acts, merging, pages, starts
 from miniqueue.server.shards.resp.merging import Merge, merged
 from miniqueue.server.shards.resp.pages import AskPart
+from miniqueue.server.shards.resp.parting import topic_at
 from miniqueue.server.shards.resp.words import option_of
 from miniqueue.wire.resp_parser import Command
 
@@ -27,10 +28,10 @@ _Worker: TypeAlias = Callable[[AskPart, int, int, Command], Awaitable[bytes]]
 def work_of(command: Command, part_count: int, protocol: int) -> Work:
     """Return how the parts carry out a command together; raises SpreadTopicError if they cannot."""
     word = command[0].upper()
-    name = b"%b %b" % (word, command[1].upper()) if word == b"GROUP" else word
+    name = b"%b %b" % (word, command[1].upper()) if word in (b"GROUP", b"TOPIC") else word
     worker = _WORKERS.get(name, _first if word == b"GROUP" else None)
     if worker is None:
-        raise SpreadTopicError(command[1], name.decode("utf-8", "replace"))
+        raise SpreadTopicError(command[topic_at(command)], name.decode("utf-8", "replace"))
     return lambda ask: worker(ask, part_count, protocol, command)
 
 
@@ -58,6 +59,7 @@ _WORKERS: Final[Mapping[bytes, _Worker]] = {
     b"LEN": _all(merging.summed),
     b"PARTITIONS": _all(merging.joined),
     b"STATS": _stats,
+    b"TOPIC GET": _all(merging.last),  # the dead letters have no settings of their own
     b"GROUP LIST": _all(merging.groups),
     b"GROUP MEMBERS": _all(merging.members),
     b"GROUP HOLDERS": _all(merging.holders),

@@ -32,7 +32,7 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
-from miniqueue.server.shards.resp import asking, batches, merging, parting
+from miniqueue.server.shards.resp import asking, batches, merging, parting, setting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
@@ -198,7 +198,7 @@ class Door:
     def _lead(self, shard: int, topic: bytes, command: Parsed) -> bool:
         """Lead a command to the shard with its topic, or to its parts; return False if it is carried out here."""
         part_count = self._client.broker.spread_of(topic)
-        if part_count or _spreads(command):
+        if part_count or setting.spreads(command):
             return self._on_parts(topic, part_count, command)
         if shard == self._peers.placing.number:
             return False
@@ -361,10 +361,8 @@ class Door:
         is_whole = topic in self._client.broker.spread_topics
         if word == b"TOPIC" and subcommand == b"GET" and is_whole:
             return False
-        if _sets(command):
-            if part_count and not is_whole:
-                raise SpreadTopicError(topic, b" ".join([word, subcommand]).decode("utf-8", "replace"))
-            self._when_written(partial(self._set_spread, topic, command))
+        if setting.sets(command):
+            self._when_written(partial(self._set, topic, part_count, command))
         elif word in (b"SUBSCRIBE", b"SUB"):
             self._subscribe(topic, part_count, command)
         elif word == b"RECEIVE":
@@ -456,21 +454,19 @@ class Door:
             answers.append(await self._ask(self._peers.placing.shard_of(part), [command[0], part, *words]))
         return parting.settled(settles, answers)
 
-    async def _set_spread(self, topic: bytes, command: Command) -> bytes:
+    async def _set(self, topic: bytes, part_count: int, command: Command) -> bytes:
         """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""
         for link in [link for link in self._links.values() if not link.is_lost]:
             await link.ask(encode([b"PING"]))  # what was sent before is answered: orders take other links
-        home = self._peers.placing.shard_of(topic)
-        if command[0].upper() == b"TOPIC" and command[1].upper() == b"DELETE":
-            return await order(self._peers, home, [b"ERASE", topic])
-        reply = await self._ask(home, command)
-        if reply.startswith(b"-"):
-            return reply
-        completed = await order(self._peers, home, [b"COMPLETE", topic])
-        is_refused = completed.startswith(b"-") and not completed.startswith((b"-TRYAGAIN", b"-UNKNOWN"))
-        if is_refused and [word.upper() for word in command[:2]] == [b"TOPIC", b"CREATE"]:
-            await order(self._peers, home, [b"ERASE", topic])
-        return completed
+        shard = self._peers.placing.shard_of(topic)
+        home = setting.Home(partial(self._ask, shard), partial(order, self._peers, shard))
+        if topic in self._client.broker.spread_topics or not part_count:
+            return await setting.set_topic(home, topic, command)
+
+        async def look(command: Command) -> bytes:
+            return await self._ask_parts(topic, asking.work_of(command, part_count, 2))
+
+        return await setting.set_letters(home, look, topic, part_count, command)
 
     def _subscribe(self, topic: bytes, part_count: int, command: Command) -> None:
         """Make the connection the stream of a spread topic; raises MiniqueueError."""
@@ -609,24 +605,6 @@ class Door:
             session.name.decode(),
             session.library.decode(),
         )
-
-
-def _spreads(command: Parsed) -> bool:
-    """Return whether a command is to create a spread topic, or to spread one."""
-    return (
-        isinstance(command, list)
-        and command[0].upper() == b"TOPIC"
-        and command[1].upper() in (b"CREATE", b"SET")
-        and b"spread" in map(bytes.lower, command[3::2])
-    )
-
-
-def _sets(command: Command) -> bool:
-    """Return whether a command creates, changes, or deletes a topic."""
-    word = command[0].upper()
-    if word in (b"PAUSE", b"RESUME"):
-        return b"GROUP" not in map(bytes.upper, command[2:])
-    return word == b"TOPIC" and command[1].upper() in (b"CREATE", b"SET", b"DELETE")
 
 
 def _away() -> MiniqueueError:
