@@ -85,7 +85,7 @@ def _shard_faults(directory: Path, count: int, seed: int) -> Outcome:
 
     loop = FaultLoop(directory / "loop", make_trust(directory), seed, PAUSE_SECONDS, report)
     loop.run(faults)
-    loop.judge_times()
+    loop.judge_others()
     return Outcome(
         f"{loop.line} findings={len(loop.findings)} seed={seed}", not loop.findings, "\n".join(loop.findings)
     )

@@ -16,8 +16,8 @@ What a crash may do is counted, but allowed (P1 to P4 in docs/protocol.md):
     what was out           comes again, at its place, as if it had not come before
 
 A lease can also end before its client notices: it expires, or a shard that was suspended has ended the connection. Then
-the message comes to another client, marked as returned for that reason; and nothing that the first client does with it
-from then on may be confirmed.
+the message comes to another client, marked as returned for that reason, maybe before the first client has read it; and
+nothing that the first one does with it from then on may be confirmed.
 
 Sources: the total-queue checker of Jepsen; `docs/protocol.md` for what is promised.
 """
@@ -54,7 +54,7 @@ class _Message:
     position: int  # in its request
     seq: int | None = None
     deliveries: int = 0
-    ended_leases: int = 0  # the number in the marks of the last delivery
+    ended_leases: tuple[int, int] = (-1, 0)  # epoch of the last delivery, and the number in its marks
     holder: tuple[int, str] | None = None  # epoch and client
     past_holders: set[str] = field(default_factory=set)  # whose lease has ended before they have noticed
     settle: _Operation | None = None  # the last one, of the last delivery
@@ -184,13 +184,16 @@ class Checker:
         message = self._genuine(event)
         if message is None:
             return
+        if self._leases_end and (self._epoch, _ended_leases(event)) < message.ended_leases:
+            message.past_holders.add(event.client)  # its client was slow to read
+            return
         self._judge_holder(message, event)
         self._judge_reader(message, event)
         self._judge_settle(message, event)
         if event.marks is not None and not event.marks:
             self._judge_unmarked(message, event)
         message.deliveries += 1
-        message.ended_leases = _ended_leases(event)
+        message.ended_leases = self._epoch, _ended_leases(event)
         message.past_holders.discard(event.client)
         message.holder, message.settle = (self._epoch, event.client), None
 
@@ -215,7 +218,7 @@ class Checker:
         epoch, client = message.holder
         if epoch != self._epoch or client in self._gone:
             return
-        if self._leases_end and _ended_leases(event) > message.ended_leases:
+        if self._leases_end and _ended_leases(event) > message.ended_leases[1]:
             message.past_holders.add(client)
         else:
             self.report.add("duplicated", f"{message} came to {event.client} while {client} held it")

@@ -313,9 +313,11 @@ def test_a_lease_may_end_before_its_client_notices_if_that_is_possible_and_its_s
     assert counts_of(Story().publish(1).deliver(1, to="c").deliver(1, to="d"), leases_end=True) == {"duplicated": 1}
     late = story.add(Unknown(story.ask(Act.ACK, 1, by="c")))
     assert counts_of(late, leases_end=True) == {}
-    assert counts_of(late.deliver(1, to="e"), leases_end=True) == {"duplicated": 1}
+    assert counts_of(late.deliver(1, to="e", marks={"disconnects": 1}), leases_end=True) == {"duplicated": 1}
     confirmed = Story().publish(1).deliver(1, to="c").deliver(1, to="d", marks={"timeouts": 1}).ack(1, by="c")
     assert counts_of(confirmed, leases_end=True) == {"duplicated": 1}
+    slow = Story().publish(1).deliver(1, to="d", marks={"timeouts": 1}).deliver(1, to="c")
+    assert counts_of(slow.add(Unknown(slow.ask(Act.ACK, 1, by="c"))).ack(1, by="d"), leases_end=True) == {}
 
 
 def counts_of(story: Story, *, leases_end: bool) -> dict[str, int]:

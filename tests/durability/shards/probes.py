@@ -43,6 +43,8 @@ class Probes:
       phase: what happens now.
       problems: what innocent ways got that they must not.
       slowest_seconds: the longest time that a door took to answer for a shard that was away.
+      stalled_seconds: the longest time for which the machine did not let this process run; the others may have been
+        as late, and then they get no answer in time, either.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -53,7 +55,7 @@ class Probes:
         self._tasks: list[asyncio.Task[None]] = []
         self.phase = Phase()
         self.problems: list[str] = []
-        self.slowest_seconds = 0.0
+        self.slowest_seconds = self.stalled_seconds = 0.0
 
     async def begin(self) -> None:
         """Create the topics, and begin to measure."""
@@ -64,6 +66,7 @@ class Probes:
         connection.close()
         ways = [(shard, door) for shard in range(len(self._ports)) for door in range(len(self._ports))]
         self._tasks = [asyncio.create_task(self._measure(*way)) for way in ways]
+        self._tasks.append(asyncio.create_task(self._look_at_clock()))
 
     async def end(self) -> None:
         """Measure no more; raises what a probe has raised."""
@@ -77,7 +80,10 @@ class Probes:
         """Return the median and the 99th percentile of the latency of innocent ways in each phase, in ms."""
         figures = [f"{name}_p50/p99={_figures(each)}" for name, each in sorted(self._latencies.items()) if each]
         refusals = ",".join(f"{word}:{count}" for word, count in sorted(self._refusals.items()))
-        return " ".join([*figures, f"slowest_answer={self.slowest_seconds:.2f}s", f"refusals={refusals}"])
+        return " ".join([*figures, f"refusals={refusals}", *self._times()])
+
+    def _times(self) -> list[str]:
+        return [f"slowest_answer={self.slowest_seconds:.2f}s", f"longest_stall={self.stalled_seconds:.2f}s"]
 
     async def _measure(self, shard: int, door: int) -> None:
         loop = asyncio.get_running_loop()
@@ -97,6 +103,12 @@ class Probes:
                 if phase.spares(shard, door) and self.phase.spares(shard, door):
                     self.problems.append(f"{self.phase}: a connection to door {door} has ended: {exc}")
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _look_at_clock(self) -> None:
+        while True:
+            due_at = asyncio.get_running_loop().time() + PAUSE_SECONDS
+            await asyncio.sleep(PAUSE_SECONDS)
+            self.stalled_seconds = max(self.stalled_seconds, asyncio.get_running_loop().time() - due_at)
 
     def _note(self, phase: Phase, shard: int, door: int, seconds: float, reply: object) -> None:
         is_error = isinstance(reply, hiredis.ReplyError)

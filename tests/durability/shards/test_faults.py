@@ -15,7 +15,7 @@ STOP_SECONDS = 4.0
 FAULTS = ("kill", "low", "stop")
 
 
-def test_a_shard_that_fails_breaks_no_promise_and_disturbs_no_other(tmp_path: Path, trust: Trust):
+def test_a_shard_that_fails_breaks_no_promise(tmp_path: Path, trust: Trust):
     loop = FaultLoop(tmp_path / "loop", trust, SEED, STOP_SECONDS)
     loop.run(FAULTS)
     assert not loop.findings, f"{loop.line}\n" + "\n".join(loop.findings)
