@@ -18,21 +18,29 @@ _PACKAGES = tuple(str(Path(package.__file__).parent) for package in (miniqueue, 
 
 
 class Counter:
-    """The number of instructions seen so far in files below some folders."""
+    """The number of instructions seen so far in files below some folders.
+
+    Attributes:
+      count: the number of instructions.
+      trace: counts them; for `sys.settrace`.
+    """
 
     def __init__(self, folders: tuple[str, ...]) -> None:
         self.count = 0
-        self._folders = folders
 
-    def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Count an instruction; for `sys.settrace`."""
-        if event == "call":
-            if not frame.f_code.co_filename.startswith(self._folders):
+        # Called for each instruction: a method would be bound each time.
+        def count(_frame: FrameType, event: str, _argument: Any) -> Any:
+            if event == "opcode":
+                self.count += 1
+            return count
+
+        def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
+            if not frame.f_code.co_filename.startswith(folders):
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        elif event == "opcode":
-            self.count += 1
-        return self.trace
+            return count
+
+        self.trace = trace
 
 
 @contextmanager
