@@ -103,6 +103,11 @@ GROUP_COMMANDS = [
     b"GROUP SEEK wide first latest DRYRUN",
     b"GROUP DELETE wide first",
 ]
+#: Commands for a topic that has as many partitions as one may have, and many groups.
+WIDE_COMMANDS = [
+    b"PUB wide x PRIORITY high KEY 1",
+    b"PUB wide x PRIORITY low KEY 2",
+]
 PAGES = [
     ("http", "/topics"),
     ("http", "/usage"),
@@ -300,6 +305,22 @@ async def with_wide_topic(settings: bytes = b"") -> tuple[Broker, Client]:
         broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
     await world.commit()
     return broker, client
+
+
+async def measure_wide(settings: bytes) -> list[Measured]:
+    """Do all that concerns a topic that has as many partitions as one may have, and many groups."""
+    broker, client = await with_wide_topic(settings)
+    measured = [await measure(line.decode(), partial(say, client, line)) for line in WIDE_COMMANDS]
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [b"", b"ordered true trace true"])
+def test_no_command_holds_the_loop_in_proportion_to_partitions_and_groups(settings):
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_wide(settings))
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
 async def measure_groups(settings: bytes) -> list[Measured]:

@@ -12,6 +12,7 @@ messages were loaded.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import filterfalse
 from operator import attrgetter
 
 from miniqueue.broker.model.parts import FlowRules
@@ -132,13 +133,15 @@ def apply_to(group: Group, clock: Clock, dispatch: Callable[[Group], None]) -> N
     rules, flow = rules_of(group.topic.settings), group.flow
     if rules != (PLAIN if flow is None else flow.rules):
         flow = group.flow = None if rules == PLAIN else FlowControl(group, rules, clock, dispatch)
-    # There may be thousands of cursors in each of many groups, and most groups have been arranged before.
+    # There may be thousands of cursors in each of many groups, and most have been arranged before.
+    cursors: Sequence[GroupCursor] = ()
     if rules.keys is None:
         is_arranged = all(map(_is_draining, filter(None, map(_keyed, group.cursors))))
-    else:
-        is_arranged = flow is not None and flow.arranged is group.cursors
-    if not is_arranged:
-        arrange_all(group.cursors, None if flow is None else flow.late)
+        cursors = () if is_arranged else group.cursors
+    elif flow is not None and flow.arranged is not group.cursors:
+        cursors = [*filterfalse(set(flow.arranged).__contains__, group.cursors)]
+    if cursors:
+        arrange_all(cursors, None if flow is None else flow.late)
     if flow is not None:
         flow.arranged = group.cursors
     _older_first(group, dispatch)

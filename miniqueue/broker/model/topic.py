@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, compress, repeat
+from itertools import chain, compress, filterfalse, repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,13 +28,13 @@ from miniqueue.core.cursor.lease_book import LeaseBook
 from miniqueue.core.cursor.receipts import first_receipt, lane_index_of
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.group.growth import Growth, OldFirst
-from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, turns_among
+from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, by_priority, turns_among
 from miniqueue.core.keyed.reader import SIZES
 from miniqueue.core.log.dedup_window import DedupWindow
 from miniqueue.core.log.delayed import NO_DELAYS
 from miniqueue.core.log.partition import DEFAULT_GROUP, Partition
 from miniqueue.core.log.unique_keys import UniqueKeys
-from miniqueue.core.message.lanes import FIRST_OTHER_LANE, Priority, lane, rank_of
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE, Priority, lane
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.partitioning import partition_for
 from miniqueue.core.message.parts import first_partition_of, part_of_partition
@@ -58,6 +58,7 @@ NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "uniqu
 
 _returned, _keyed, _unique_keys = attrgetter("returned"), attrgetter("keyed"), attrgetter("unique_keys")
 _partition, _next_receipt = attrgetter("partition"), attrgetter("next_receipt")
+_max_bytes = attrgetter("log.max_bytes")
 #: What ends with a cursor; the other modules read none of it then.
 _revocable = attrgetter("leases", "keyed", "policy")
 
@@ -213,18 +214,19 @@ class Group:
         Receipts are not reused: the receipt of an ended lease must not name a message that is delivered later. Each
         partition has receipts of its own.
         """
-        self._receipts.update(zip(map(_partition, self.cursors), map(_next_receipt, self.cursors), strict=True))
+        receipts, before = self._receipts, set(self.cursors)
+        receipts.update(zip(map(_partition, self.cursors), map(_next_receipt, self.cursors), strict=True))
         self.topic.held_at_most = None
-        self.cursors = sorted(cursors, key=_partition)
-        receipts, most_bytes = self._receipts, max(MIN_WINDOW_BYTES, WINDOWS_BYTES // max(1, len(self.cursors)))
-        for cursor in self.cursors:
+        self.cursors = [*chain.from_iterable(by_priority(cursors))]
+        # There may be thousands of cursors, of which a single one may be new: the one of a lane.
+        for cursor in filterfalse(before.__contains__, self.cursors):
             number = cursor.partition
             if number not in receipts:
                 receipts[number] = first_receipt(len(receipts), part_of_partition(self.topic.first_partition))
             cursor.next_receipt = receipts[number]
-            cursor.log.max_bytes = min(cursor.log.max_bytes, most_bytes)
-        if self.cursors and self.cursors[-1].partition >= FIRST_OTHER_LANE:  # otherwise there are no lanes
-            self.cursors.sort(key=lambda cursor: rank_of(cursor.partition))
+        most_bytes = _window_bytes(len(self.cursors))
+        for cursor in compress(self.cursors, map(most_bytes.__lt__, map(_max_bytes, self.cursors))):
+            cursor.log.max_bytes = most_bytes
         self.load_order = self.cursors if len(self.cursors) <= 1 else CursorsInTurn(self.cursors, self.waiters)
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.membership is not None:
@@ -774,6 +776,14 @@ class Topic:
         """Free memory."""
         for cursor in () if self.at_rest is not None else self.cursors:
             cursor.evict()
+
+
+def _window_bytes(cursor_count: int) -> int:
+    """Return the maximum size of the loaded log messages of each of many cursors.
+
+    It is the same for as many cursors as the next power of two, so that one more rarely changes that of the others.
+    """
+    return max(MIN_WINDOW_BYTES, WINDOWS_BYTES >> max(0, cursor_count - 1).bit_length())
 
 
 def total(name: str, things: Iterable[object]) -> int:

@@ -18,16 +18,16 @@ lanes were delivered has the next turn:
 If the lane whose turn it is must load, no other lane delivers, so the order does not depend on what is in memory.
 """
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.group import view
-from miniqueue.core.message.lanes import FIRST_OTHER_LANE, rank_of
+from miniqueue.core.message.lanes import RANGES
 
 #: Number of idle partitions to poll for each delivered run: few, so that the cost of a run does not depend on how many
 #: there are.
@@ -166,9 +166,15 @@ class LaneTurns:
         return turns
 
 
-def turns_among(cursors: Sequence[GroupCursor]) -> LaneTurns | PartitionTurns:
-    """Return the turns among the cursors of one group, which must be sorted by `lanes.rank_of`."""
-    if cursors and max(map(_partition, cursors)) < FIRST_OTHER_LANE:  # the usual case, of up to a thousand partitions
-        return PartitionTurns([*cursors])
-    lanes = [PartitionTurns([*lane]) for _, lane in groupby(cursors, lambda cursor: rank_of(cursor.partition)[0])]
+def by_priority(cursors: Iterable[GroupCursor]) -> list[list[GroupCursor]]:
+    """Return the cursors of each priority that has any, highest first, each sorted by partition."""
+    by_number = sorted(cursors, key=_partition)
+    # There may be thousands of cursors, so that no function is called for each.
+    edges = [[bisect_left(by_number, edge, key=_partition) for edge in (lanes.start, lanes.stop)] for lanes in RANGES]
+    return [by_number[start:stop] for start, stop in edges if start < stop]
+
+
+def turns_among(cursors: Iterable[GroupCursor]) -> LaneTurns | PartitionTurns:
+    """Return the turns among the cursors of one group."""
+    lanes = [PartitionTurns(lane) for lane in by_priority(cursors) or [[]]]
     return lanes[0] if len(lanes) == 1 else LaneTurns(lanes)

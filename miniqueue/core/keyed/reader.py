@@ -15,8 +15,8 @@ the windows.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import compress
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import attrgetter, is_not
 from typing import cast
 
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -309,7 +309,7 @@ def arrange_all(cursors: Sequence[GroupCursor], late: LateReader | None) -> None
             at_work.append((cursor, cursor.keyed))
         else:
             reader.close()
-    for cursor in cursors:
+    for cursor in compress(cursors, map(is_not, map(_keyed, cursors), repeat(late))):
         cursor.keyed = late
     for cursor, keyed in at_work:
         cursor.keyed = keyed

@@ -32,6 +32,10 @@ def lane(partition: int, priority: Priority) -> int:
     return _PRIORITIES.index(priority) << _SHIFT | partition & _PARTITION
 
 
+#: The numbers of the lanes of each priority, in the order of delivery.
+RANGES: Final = tuple(range(lane(0, each), lane(0, each) + FIRST_OTHER_LANE) for each in Priority)
+
+
 def number_of(priority: Priority) -> int:
     """Return the stored number of a priority."""
     return _PRIORITIES.index(priority)

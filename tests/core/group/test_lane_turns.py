@@ -1,7 +1,8 @@
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.state import CursorState
-from miniqueue.core.group.turns import LaneTurns, PartitionTurns
+from miniqueue.core.group.turns import LaneTurns, PartitionTurns, by_priority, turns_among
+from miniqueue.core.message.lanes import Priority, lane
 from miniqueue.core.message.message import Chunk
 
 HIGH, NORMAL, LOW = b"h", b"n", b"l"
@@ -64,3 +65,14 @@ def test_what_comes_back_goes_to_the_front_of_its_own_lane():
 def test_a_lane_may_have_many_partitions():
     high, normal = [cursor_with(HIGH, 2), cursor_with(HIGH, 1)], [cursor_with(NORMAL, 1), cursor_with(NORMAL, 2)]
     assert taken(LaneTurns([PartitionTurns(high), PartitionTurns(normal)])) == b"hhhnnn"
+
+
+def test_cursors_are_grouped_by_priority_and_sorted_by_partition_in_it():
+    numbers = [lane(number, priority) for priority in Priority for number in range(3)]
+    cursors = [GroupCursor(CursorState(), 0, {}, is_new=True, partition=number) for number in numbers]
+    found = by_priority(sorted(cursors, key=lambda cursor: cursor.partition * 7 % 11))
+    assert found == [cursors[0:3], cursors[3:6], cursors[6:9]]
+    assert by_priority(cursors[6:] + cursors[:3]) == [cursors[0:3], cursors[6:9]]
+    assert isinstance(turns_among(cursors[:3]), PartitionTurns)
+    assert isinstance(turns_among(cursors), LaneTurns)
+    assert turns_among(()).take(1, 0) is None
