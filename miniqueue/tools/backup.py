@@ -13,8 +13,9 @@ from miniqueue.server.config.durations import parse_positive_duration
 from miniqueue.server.process import logs
 from miniqueue.storage.leveldb.copy import refuse_content, write_shards, write_store
 from miniqueue.tools.arguments import Arguments, counted, read_secret
-from miniqueue.tools.follow import ANSWER_SECONDS, Follower, Status
+from miniqueue.tools.follow import Follower
 from miniqueue.tools.follow_status import served
+from miniqueue.tools.following import ANSWER_SECONDS, Status
 from miniqueue.tools.monitoring import authorization, connection_to_url
 from miniqueue.tools.source import FLAGS_USAGE, read_arguments, stores_of
 

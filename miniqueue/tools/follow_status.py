@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from miniqueue.errors import ListenError
 from miniqueue.server.process.metric_rows import MetricRow, RowCollector
-from miniqueue.tools.follow import Status
+from miniqueue.tools.following import Status
 
 HOST = "127.0.0.1"
 STATUS_ROWS: tuple[MetricRow[Status], ...] = (

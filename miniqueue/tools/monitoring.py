@@ -1,7 +1,8 @@
 """Requests of tools to the monitoring port of a running broker: over TLS unless its address is loopback."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from itertools import chain
 from ssl import SSLContext, create_default_context
@@ -88,16 +89,19 @@ def requested(
 ) -> HTTPResponse:
     """Return the response to a GET; raises ConnectError, or ServerError unless the status is 200.
 
-    If `is_open`, the request gets a body without content, which `end_request` ends.
+    If `is_open`, the request gets a body without content, which `_end_request` ends.
 
     Raises SeveralStoresError if each shard of the broker must be asked.
     """
-    try:
+    with _answering(connection):
         connection.request("GET", path, headers={**headers, **(_OPEN if is_open else {})})
+    return response_of(connection, headers)
+
+
+def response_of(connection: HTTPConnection, headers: Mapping[str, str]) -> HTTPResponse:
+    """Return the response to the request that was sent with these headers; raises as `requested`."""
+    with _answering(connection):
         response = connection.getresponse()
-    except (OSError, HTTPException) as exc:
-        address = f"{escape(connection.host)}:{connection.port}"
-        raise ConnectError(f"no broker answers on {address} (-monitor-port): {exc}") from exc
     if response.status != 200:
         body = response.read(1000)
         hint = _HINTS.get((response.status, "Authorization" in headers), "")
@@ -108,7 +112,41 @@ def requested(
     return response
 
 
-def end_request(connection: HTTPConnection) -> None:
+@contextmanager
+def _answering(connection: HTTPConnection) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, HTTPException) as exc:
+        address = f"{escape(connection.host)}:{connection.port}"
+        raise ConnectError(f"no broker answers on {address} (-monitor-port): {exc}") from exc
+
+
+@contextmanager
+def cut(
+    connect: Callable[[], HTTPConnection], headers: Mapping[str, str], shard_count: int, query: str = ""
+) -> Iterator[list[HTTPResponse]]:
+    """Yield the responses with the stores of all shards, with no message missing, or twice, that moves between them.
+
+    Args:
+      connect: returns an unopened connection to the broker.
+      headers: the headers of every request.
+      shard_count: how many shards there are.
+      query: more parameters of the requests, which begin with `&`.
+
+    Raises as `requested`, and DisconnectedError.
+    """
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(connect())) for _ in range(shard_count)]
+        responses = [
+            requested(connection, f"/shards/{number}/backup?cut=1{query}", headers, is_open=True)
+            for number, connection in enumerate(connections)
+        ]
+        for connection in connections:
+            _end_request(connection)
+        yield responses
+
+
+def _end_request(connection: HTTPConnection) -> None:
     """End a request that is open; raises DisconnectedError."""
     try:
         if connection.sock is None:  # the broker closes the connection after the response

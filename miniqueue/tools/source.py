@@ -23,7 +23,7 @@ from miniqueue.tools.monitoring import (
     SeveralStoresError,
     authorization,
     connection_to,
-    end_request,
+    cut,
     received,
     received_together,
     requested,
@@ -132,12 +132,5 @@ def _of_shard(connection: HTTPConnection, headers: Mapping[str, str], number: in
 def _cut(
     connect: Callable[[], HTTPConnection], headers: Mapping[str, str], count: int
 ) -> Iterator[Iterator[tuple[int, Pair]]]:
-    with ExitStack() as stack:
-        connections = [stack.enter_context(closing(connect())) for _ in range(count)]
-        responses = [
-            requested(connection, f"/shards/{number}/backup?cut=1", headers, is_open=True)
-            for number, connection in enumerate(connections)
-        ]
-        for connection in connections:
-            end_request(connection)
+    with cut(connect, headers, count) as responses:
         yield received_together(responses)

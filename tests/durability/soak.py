@@ -29,6 +29,7 @@ from tests.durability.damage.outcome import Tally
 from tests.durability.damage.plan import soak as damage_soak
 from tests.durability.disk.disk_sweep import SWEPT, Sweeper
 from tests.durability.follow.loop import FollowLoop
+from tests.durability.follow.shards import FollowShardsLoop
 from tests.durability.hostile import mix
 from tests.durability.load.footprint import measure
 from tests.durability.load.long_run import soak
@@ -171,6 +172,12 @@ def _follow(directory: Path, count: int, seed: int) -> Outcome:
     return Outcome(f"{judged.line()}; seed={seed}", not judged.findings, "\n".join(judged.findings))
 
 
+def _follow_shards(directory: Path, count: int, seed: int) -> Outcome:
+    """Kill shards, the broker, and the copy that follows it, a tenth of `count` times."""
+    followed = FollowShardsLoop(directory, seed).follow(max(3, count // KILLS_OF_FOLLOWED))
+    return Outcome(f"{followed.line()}; seed={seed}", not followed.findings, "\n".join(followed.findings))
+
+
 def _transform(directory: Path, count: int, seed: int) -> Outcome:
     """Kill a broker under a pipeline of transactions, `count` times; what comes out must be what went in."""
     judged = TransformLoop(directory, make_trust(directory), seed).run(count)
@@ -210,6 +217,7 @@ LOOPS: dict[str, Loop] = {
     "hostile": _hostile,
     "pause": _pause,
     "follow": _follow,
+    "follow-shards": _follow_shards,
     "transform": _transform,
     "tasks": _tasks,
     "transfers": _transfers,

@@ -49,7 +49,7 @@ def write_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
     refuse_content(directory)
     name = f"unfinished-{secrets.token_hex(4)}"
     with _unfinished(directory, name) as unfinished, _translating(directory):
-        count = _fill(unfinished, pairs)
+        count = fill_store(unfinished, pairs)
         _make_private_and_durable(unfinished)
         unfinished.rename(directory)
         sync_path(directory.parent)
@@ -67,34 +67,22 @@ def write_shards(directory: Path, count: int, pairs: Iterable[tuple[int, tuple[b
     Raises as `write_store`.
     """
     refuse_content(directory)
-    options = DatabaseOptions(write_buffer_bytes=max(_ALL_BUFFERS_BYTES // count, _MIN_BUFFER_BYTES))
     name = f"unfinished-{secrets.token_hex(4)}"
     with _unfinished(directory, name) as unfinished, _translating(directory):
-        with ExitStack() as filled:
-            stores = [
-                filled.enter_context(_filling(store_of_shard(unfinished, number), options)) for number in range(count)
-            ]
-            for number, pair in pairs:
-                stores[number].put(pair)
-        mark_shards(unfinished, count)
+        counts = fill_shards(unfinished, count, pairs)
         _make_private_and_durable(unfinished)
         unfinished.rename(directory)
         sync_path(directory.absolute().parent)
-    return [store.count for store in stores]
+    return counts
 
 
-def replace_store(
-    directory: Path,
-    pairs: Iterable[tuple[bytes, bytes]],
-    finish: Callable[[Path, int], None] = lambda _path, _change: None,
-) -> int:
-    """Make `directory`, which the caller has locked, a store that contains exactly `pairs`; return their number.
+def replace_store(directory: Path, fill: Callable[[Path], None]) -> None:
+    """Make `directory`, which the caller has locked, what `fill` makes of an empty one.
 
     Args:
-      directory: an existing directory; its content is removed when the new store is complete. The caller must release
+      directory: an existing directory; its content is removed when the new one is complete. The caller must release
         its lock then, and must not use what it has opened there.
-      pairs: pairs in key order; their exceptions are passed on, and then nothing has changed.
-      finish: adds files to the new store; called with its unfinished directory and the number of its last change.
+      fill: called with the directory to fill; its exceptions are passed on, and then nothing has changed.
 
     Raises StorageError: the directory cannot be written, or names cannot be exchanged here.
     """
@@ -102,12 +90,10 @@ def replace_store(
     with _translating(directory):
         shutil.rmtree(_beside(directory, name), ignore_errors=True)
     with _unfinished(directory, name) as unfinished, _translating(directory):
-        count = _fill(unfinished, pairs)
-        finish(unfinished, count)
+        fill(unfinished)
         _make_private_and_durable(unfinished)
-        _exchange(unfinished, directory)
+        _exchange(unfinished, directory)  # the old content is at the unfinished name, and is removed with it
         sync_path(directory.absolute().parent)
-    return count  # the old content is at the unfinished name, and was removed with it
 
 
 def _exchange(directory: Path, other: Path) -> None:
@@ -141,11 +127,23 @@ def _beside(directory: Path, name: str) -> Path:
     return absolute.with_name(f".{absolute.name}.{name}")
 
 
-def _fill(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+def fill_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Create a store in an empty directory; return the number of its pairs, which is that of its last change."""
     with _filling(directory, DatabaseOptions()) as store:
         for pair in pairs:
             store.put(pair)
     return store.count
+
+
+def fill_shards(directory: Path, count: int, pairs: Iterable[tuple[int, tuple[bytes, bytes]]]) -> list[int]:
+    """Create a store with `count` shards in an empty directory, as `fill_store`; return what it returns, by shard."""
+    options = DatabaseOptions(write_buffer_bytes=max(_ALL_BUFFERS_BYTES // count, _MIN_BUFFER_BYTES))
+    with ExitStack() as filled:
+        stores = [filled.enter_context(_filling(store_of_shard(directory, number), options)) for number in range(count)]
+        for number, pair in pairs:
+            stores[number].put(pair)
+    mark_shards(directory, count)
+    return [store.count for store in stores]
 
 
 class _Filling:

@@ -10,24 +10,29 @@ line matches, as a power failure can leave it, the copy cannot be continued, but
 
 While the file exists, the store has no other changes: a broker that opens it, or another tool that writes, removes the
 file, and the copy is not continued after that (`directory`). The lock of the store excludes them meanwhile.
+
+A copy of a broker with shards has a store for each, and so a position for each (`shards`). All are made at once.
 """
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError, NotEmptyError
-from miniqueue.storage.leveldb.copy import replace_store
+from miniqueue.storage.leveldb.copy import fill_shards, fill_store, replace_store
 from miniqueue.storage.leveldb.directory import FOLLOWS_NAME, claim
 from miniqueue.storage.leveldb.files.batches import change_numbers, changes_in
 from miniqueue.storage.leveldb.history import digest_of
 from miniqueue.storage.leveldb.lock import LOCK_FILE_NAME
 from miniqueue.storage.leveldb.own_files import open_file, read_file
+from miniqueue.storage.leveldb.shards import shard_count, store_of_shard, stores_in
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.port import Position
 
+_ALL = 1 << 62
 _FOLLOWS = re.compile(rb"miniqueue follows 1 ([0-9a-f]{8})\n((?:[0-9]{1,19} [0-9]{1,19} [0-9a-f]{32}\n){1,2})")
 
 
@@ -54,6 +59,10 @@ class Replica:
         self.position = position
         self._directory = directory
         self._store = store
+
+    async def pairs(self, range_: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        """Return all pairs in a range of keys; it must be small."""
+        return await self._store.scan(*range_, max_items=_ALL, max_bytes=_ALL)
 
     @classmethod
     async def open(cls, directory: Path) -> "Replica":
@@ -103,35 +112,71 @@ def begin_replica(directory: Path, name: str, position: Position, pairs: Iterabl
       StoreInUseError: another process has it open.
       StorageError: it cannot be written.
     """
-    lock = claim(directory)
-    try:
+    count = 0
+
+    def fill(unfinished: Path) -> None:
+        nonlocal count
+        count = fill_store(unfinished, pairs)
+        _write(unfinished, name, [_State(count, position)])
+
+    _replace(directory, fill)
+    return count
+
+
+def begin_replicas(
+    directory: Path, name: str, positions: Sequence[Position], pairs: Iterable[tuple[int, tuple[bytes, bytes]]]
+) -> int:
+    """Make a directory a copy with shards, whose positions are given; return the number of all pairs.
+
+    The arguments and errors are those of `begin_replica`; each pair has the number of its shard.
+    """
+    count = 0
+
+    def fill(unfinished: Path) -> None:
+        nonlocal count
+        own_changes = fill_shards(unfinished, len(positions), pairs)
+        for number, (own_change, position) in enumerate(zip(own_changes, positions, strict=True)):
+            _write(store_of_shard(unfinished, number), name, [_State(own_change, position)])
+        count = sum(own_changes)
+
+    _replace(directory, fill)
+    return count
+
+
+def _replace(directory: Path, fill: Callable[[Path], None]) -> None:
+    """Replace a copy that follows, or make one; raises as `begin_replica`."""
+    with ExitStack() as stack:
+        for store in stores_in(directory):
+            stack.callback(claim(store).release)
         refuse_other_content(directory)
-        return replace_store(
-            directory,
-            pairs,
-            lambda unfinished, own_change: _write(unfinished, name, [_State(own_change, position)]),
-        )
-    finally:
-        lock.release()
+        replace_store(directory, fill)
 
 
 def refuse_other_content(directory: Path) -> None:
     """Raise NotEmptyError unless a directory is missing, empty, or a copy that follows."""
-    names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    if FOLLOWS_NAME not in names and (names - {LOCK_FILE_NAME} or (directory.exists() and not directory.is_dir())):
-        raise NotEmptyError(
-            f"{directory} is neither empty nor a copy that follows; a copy that a broker has used follows no longer"
-        )
+    for store in stores_in(directory):
+        names = {path.name for path in store.iterdir()} if store.is_dir() else set()
+        if FOLLOWS_NAME not in names and (names - {LOCK_FILE_NAME} or (store.exists() and not store.is_dir())):
+            raise NotEmptyError(
+                f"{directory} is neither empty nor a copy that follows; a copy that a broker has used follows no longer"
+            )
 
 
-def is_replica(directory: Path) -> bool:
-    """Whether a directory is a copy that follows."""
-    return (directory / FOLLOWS_NAME).exists()
+def replicas_in(directory: Path) -> list[Path]:
+    """Return the directories of all stores of a copy that follows; none if there is no copy yet."""
+    if shard_count(directory):
+        return stores_in(directory)
+    return [directory] if (directory / FOLLOWS_NAME).exists() else []
 
 
 def name_of(directory: Path) -> str:
-    """Return the name of a copy; raises CorruptionError."""
+    """Return the name of a store of a copy; raises CorruptionError."""
     return _read(directory)[0]
+
+
+def position_after(batch: bytes) -> Position:
+    """Return the position in the history of the broker after a batch of it; raises CorruptionError."""
+    return Position(sum(change_numbers(batch)) - 1, digest_of(batch))
 
 
 def _merged(batches: Sequence[bytes], start: Position | None, end: Position) -> dict[bytes, bytes | None]:

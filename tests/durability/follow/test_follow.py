@@ -1,9 +1,10 @@
-"""The short form of `make soak ARGS=follow`, and proof that its judgement sees what it must."""
+"""The short forms of `make soak` with `follow` and `follow-shards`, and proof that the judgement sees what it must."""
 
 import pytest
 
 from tests.durability.follow.load import Publisher
 from tests.durability.follow.loop import FollowLoop, findings_in
+from tests.durability.follow.shards import FollowShardsLoop
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 
@@ -15,6 +16,15 @@ def test_a_copy_holds_what_its_printed_lag_says_however_often_both_sides_are_kil
     assert min(judged.kills.values()) > 0
     assert judged.held > 10
     assert judged.copies < 3  # it is continued, even after a restart of the broker
+
+
+def test_a_copy_of_shards_has_each_message_once_whichever_process_is_killed(tmp_path):
+    followed = FollowShardsLoop(tmp_path, seed=7).follow(kills=3)
+    print(followed.line())
+    assert followed.findings == []
+    assert followed.held > 10
+    assert followed.moved > 10
+    assert followed.copies < 3  # it is continued, even after a restart of the broker
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from miniqueue.errors import CorruptionError, ServerError
-from miniqueue.tools.follow import Follower, Status
+from miniqueue.tools.follow import Follower
+from miniqueue.tools.following import Status
 from miniqueue.wire.pair_stream import MAGIC, encode_end, encode_pairs
 from tests.loops import LeapingLoop, on_loop
 

@@ -185,6 +185,19 @@ def _merged_readiness(answers: Sequence[Answer | MiniqueueError], *, may_see: bo
     for name in ("refused", "reasons"):
         if values := list(dict.fromkeys(value for body in bodies for value in body.get(name, ()))):
             merged[name] = values
-    if followers := {name: lag for body in bodies for name, lag in body.get("followers", {}).items()}:
+    if followers := _followers_of_all([body.get("followers", {}) for body in bodies]):
         merged["followers"] = followers
     return json_reply(_UNAVAILABLE if worst == _STATUSES[-1] else 200, merged)
+
+
+def _followers_of_all(parts: Sequence[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return how far each copy is behind: as far as the shard that is most behind, with the writes of all shards."""
+    followers: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        lags = [part[name] for part in parts if name in part]
+        seconds = [lag["lag_seconds"] for lag in lags]
+        followers[name] = {
+            "lag_seconds": None if None in seconds else max(seconds),
+            "lag_bytes": sum(lag["lag_bytes"] for lag in lags),
+        }
+    return followers

@@ -3,8 +3,10 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from miniqueue.server.asgi.replies import json_reply
 from miniqueue.server.shards.http import metrics
 from miniqueue.server.shards.http.metrics import merge_metrics
+from miniqueue.server.shards.http.scopes import MONITOR
 from tests.server.access import sign_in_for, token_of, user
 from tests.server.shards.http.fleet import COUNT, TOPICS, fleet_in
 from tests.server.shards.http.tunnels import Client, scope_of
@@ -140,6 +142,21 @@ async def test_reasons_are_for_users_who_may_monitor(tmp_path):
 
 def bearer(name: str) -> tuple[bytes, bytes]:
     return (b"authorization", b"Bearer " + token_of(name))
+
+
+@pytest.mark.parametrize(
+    ("lags", "merged"),
+    [
+        ([(0.5, 7), (2.0, 0), (0.0, 3)], {"lag_seconds": 2.0, "lag_bytes": 10}),
+        ([(0.5, 7), (None, 0)], {"lag_seconds": None, "lag_bytes": 7}),
+    ],
+)
+async def test_a_copy_of_all_shards_is_as_far_behind_as_that_of_one(fleet, lags, merged):
+    for member, (seconds, size_bytes) in zip(fleet.members, lags, strict=False):
+        follower = {"cafe0123": {"lag_seconds": seconds, "lag_bytes": size_bytes}}
+        member.serve_also({MONITOR: json_reply(200, {"status": "ok", "followers": follower})})
+
+    assert (await fleet.look("/readyz")).json["followers"] == {"cafe0123": merged}
 
 
 # --- stores ---------------------------------------------------------------------------------------------------

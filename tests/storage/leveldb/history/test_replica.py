@@ -6,7 +6,8 @@ import pytest
 
 from miniqueue.errors import CorruptionError, DisconnectedError, NotEmptyError, StorageError, StoreInUseError
 from miniqueue.storage.leveldb.copy import write_store
-from miniqueue.storage.leveldb.replica import FOLLOWS_NAME, Replica, begin_replica, name_of
+from miniqueue.storage.leveldb.replica import FOLLOWS_NAME, Replica, begin_replica, begin_replicas, name_of, replicas_in
+from miniqueue.storage.leveldb.shards import stores_in
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.port import Position
 from tests.storage.contract import END, NO_LIMIT
@@ -65,6 +66,36 @@ async def test_a_copy_is_continued_after_each_restart(store, tmp_path):
     assert await catch_up(store, copy) == 0
     assert name_of(copy) == NAME
     assert oct(copy.stat().st_mode)[-3:] == "700"
+
+
+async def test_a_copy_with_shards_is_continued_and_replaced_as_a_whole(store, tmp_path):
+    snapshot = await store.snapshot(is_followed=True)
+    pairs = await snapshot.scan(b"", END, **NO_LIMIT)
+    await snapshot.close()
+    copy, positions = tmp_path / "copy", [snapshot.position] * 2
+    assert replicas_in(copy) == []
+    for _ in range(2):
+        assert begin_replicas(copy, NAME, positions, [(n, pair) for n in (0, 1) for pair in pairs]) == 2 * len(pairs)
+        assert replicas_in(copy) == stores_in(copy) == [copy / "shard-0" / "store", copy / "shard-1" / "store"]
+        await store.write({b"\x21": b"new"})
+        for each in replicas_in(copy):
+            assert await content_of(each) == pairs
+            assert await catch_up(store, each) == 1
+            assert await content_of(each) == await everything(store)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+async def test_a_copy_with_shards_of_which_one_is_in_use_or_was_used_is_refused(store, tmp_path):
+    copy, position = tmp_path / "copy", Position(1, bytes(16))
+    begin_replicas(copy, NAME, [position] * 2, [])
+    replica = await Replica.open(copy / "shard-1" / "store")
+    with pytest.raises(StoreInUseError):
+        begin_replicas(copy, NAME, [position] * 2, [])
+    await replica.close()
+    async with opened(copy / "shard-1" / "store"):
+        pass
+    with pytest.raises(NotEmptyError, match="a copy that a broker has used follows no longer"):
+        begin_replicas(copy, NAME, [position] * 2, [])
 
 
 async def test_a_copy_killed_before_or_after_a_write_knows_which(store, tmp_path):
