@@ -44,6 +44,7 @@ class Topics:
       placing: the place of this broker among the shards; it has no topics of others.
       spread: the number of parts of each spread topic, by its name. Every shard has the topic itself, which is empty:
         it only has the settings, those of all parts together.
+      erasures: the names of deleted spread topics whose parts may still be there, by the ids that the topics had.
       outbox: the messages on their way to topics of other shards; None: there are no other shards.
     """
 
@@ -65,6 +66,7 @@ class Topics:
         self.defaults = NO_DEFAULTS
         self.placing = WHOLE
         self.spread: dict[bytes, int] = {}
+        self.erasures: dict[int, bytes] = {}
         self.outbox: Outbox | None = None
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
@@ -293,10 +295,16 @@ class Topics:
         if not self._owned[owner]:
             del self._owned[owner], self._uncounted[owner]
 
-    def remove(self, topic: Topic) -> None:
-        """Remove a topic, durably with the next commit; its waiting consumers continue to wait."""
+    def remove(self, topic: Topic, *, has_parts: bool = False) -> None:
+        """Remove a topic, durably with the next commit; its waiting consumers continue to wait.
+
+        That a spread topic still has parts is stored, until `forget_erasure`.
+        """
         assert topic.id is not None
-        self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): b""})
+        if has_parts:
+            self.erasures[topic.id] = topic.name
+        erasure = values.encode_erasure(topic.name) if has_parts else b""
+        self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): erasure})
         self._journal.notices.report(NoticeKind.TOPIC_DELETED, topic.name)
         self._count -= 1
         self._names = None
@@ -305,6 +313,11 @@ class Topics:
         self.note_spread(topic)
         self._limits.measure(topic)
         self.drop_idle(topic)
+
+    def forget_erasure(self, topic_id: int) -> None:
+        """Note that a deleted spread topic has no parts anymore, durably with the next commit."""
+        if self.erasures.pop(topic_id, None) is not None:
+            self._journal.change({keys.purge(topic_id): b""})
 
     def drop_idle(self, topic: Topic) -> None:
         """Forget a topic that does not exist and has no waiting consumers."""
@@ -319,6 +332,7 @@ class Topics:
         self._names = None
         self._owned.clear()
         self._uncounted.clear()
+        self.erasures = dict(content.erasures)
         self.spread.clear()
         for topic in content.topics:
             self.note_spread(topic)

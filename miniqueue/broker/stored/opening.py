@@ -5,9 +5,10 @@ of an earlier version does not contain the size of a topic's messages, they are 
 a commit writes the topic's cursor.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import structlog
@@ -51,7 +52,8 @@ class StoreContent(NamedTuple):
     """What the broker keeps in memory of a store, without messages.
 
     `ticks` is the next tick of each schedule, `tasks` are the members of each task by its number, `transfers` the pairs
-    of the messages on their way to other shards, in key order.
+    of the messages on their way to other shards, in key order, `erasures` the names of deleted spread topics whose
+    parts are still to be deleted, by the ids that the topics had.
     """
 
     topics: list[Topic]
@@ -62,6 +64,7 @@ class StoreContent(NamedTuple):
     traces: dict[int, TraceState]
     tasks: dict[int, dict[str, Any]]
     transfers: list[tuple[bytes, bytes]]
+    erasures: Mapping[int, bytes] = MappingProxyType({})
 
 
 #: Topic id and number of a partition.
@@ -112,15 +115,17 @@ async def read_content(
     stored = [_made(topic, known, woken) async for topic in _stored_topics(store, state)]
     topics = [_installed(topic, known) for topic in stored]
     ids = {topic.id: topic for topic in topics}
+    purges = {keys.purge_topic_id(key): value for key, value in state.between(keys.purges())}
     return StoreContent(
         topics=sorted(topics, key=attrgetter("name")),
         next_topic_id=state.number(keys.NEXT_TOPIC, default=1),
-        unpurged_topic_ids=[keys.purge_topic_id(key) for key, _ in state.between(keys.purges())],
+        unpurged_topic_ids=[topic_id for topic_id, value in purges.items() if not value],
         ticks={schedules.name_of(key): values.decode_number(v) for key, v in state.between(schedules.ticks())},
         unpurged_groups=[(ids[topic.id], group_id) for topic in stored for group_id in topic.unpurged_group_ids],
         traces={topic.id: topic.traces for topic in stored if topic.traces is not None},
         tasks={tasks.number_of(key): tasks.decode_task(value) for key, value in state.between(tasks.tasks())},
         transfers=list(state.between(keys.transfers())),
+        erasures={topic_id: values.decode_erasure(value) for topic_id, value in purges.items() if value},
     )
 
 

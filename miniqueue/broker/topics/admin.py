@@ -376,6 +376,36 @@ class TopicAdmin:
         committer.request()
         return _durable(commit, existed=topic is not None)
 
+    def begin_erasure(self, name: bytes) -> Commit:
+        """Delete a spread topic, which only has settings here, and store that its parts are to be deleted.
+
+        Its name is among `erasures` until `end_erasure`. Returns the commit that makes this durable; raises
+        UnavailableError.
+        """
+        self._journal.admission.check_change()
+        if name in self._topics.spread:
+            topic = self._topics.by_name[name]
+            self._topics.remove(topic, has_parts=True)
+            self._paused.pop(name, None)
+            self._engine.cache.touch(topic)
+        self._journal.committer.request()
+        return self._journal.committer.open
+
+    def end_erasure(self, name: bytes) -> Commit:
+        """Note that the parts of a deleted spread topic are gone; return the commit that makes that durable."""
+        self._journal.admission.check_change()
+        commit = self._journal.committer.open
+        for topic_id in [topic_id for topic_id, erased in self._topics.erasures.items() if erased == name]:
+            self._topics.forget_erasure(topic_id)
+            self._disk.purge_after(commit, topic_id, 0)
+        self._journal.committer.request()
+        return commit
+
+    @property
+    def erasures(self) -> set[bytes]:
+        """The names of deleted spread topics whose parts may still be there."""
+        return {*self._topics.erasures.values()}
+
 
 async def _durable(commit: Commit, *, existed: bool) -> bool:
     await commit.wait()

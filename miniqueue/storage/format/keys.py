@@ -3,7 +3,7 @@
     key         = space rest                     one byte, then what follows; integers are big-endian
     NEXT_TOPIC  = 0x02                           value: the next topic id
     TOPIC       = 0x03 name                      value: topic id, creation time
-    PURGE       = 0x04 topic:8                   value: empty; a deleted topic with keys
+    PURGE       = 0x04 topic:8                   value: empty; a deleted topic with keys; or its name
     TICK        = 0x05 name                      value: when the schedule of this name next publishes
     TASK        = 0x06 number:8                  value: an act on many messages, and how far it has come
     OUTBOX      = 0x07 number:8                  value: a message on its way to a topic of another shard

@@ -173,6 +173,16 @@ def decode_settings(value: bytes) -> TopicSettings:
         raise malformed("topic settings") from exc
 
 
+def encode_erasure(name: bytes) -> bytes:
+    """Encode the name of a spread topic that was deleted, and whose parts are still to be deleted."""
+    return seal(name)
+
+
+def decode_erasure(value: bytes) -> bytes:
+    """Parse `encode_erasure`."""
+    return unseal(value, "name of a deleted topic")
+
+
 def encode_bitmap(bits: int) -> bytes:
     """Encode the settled bits of a chunk."""
     return seal(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))

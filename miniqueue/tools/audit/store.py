@@ -134,7 +134,7 @@ class Audit:
         self._decoded(lambda value: task.of_members(number, tasks.decode_task(value)), key, value)
 
     def _take_purge(self, parts: Parts, key: bytes, value: bytes) -> None:
-        if value:
+        if value and not _is_name(value):
             self.problems.add("has a value", key)
         if parts.topic_id in self.topics:
             self.problems.add("the topic is registered", key)
@@ -259,3 +259,12 @@ class Audit:
             self.problems.add("the reserved byte is wrong", key)
             return False
         return True
+
+
+def _is_name(value: bytes) -> bool:
+    """Return whether a value is the name of a deleted spread topic."""
+    try:
+        check_topic(values.decode_erasure(value))
+    except (CorruptionError, FormatVersionError, InvalidTopicError):
+        return False
+    return True

@@ -109,6 +109,7 @@ def plan_of(contents: Sequence[Content], shard_count: int) -> Plan:
         topics.append(targets)
         deleted.append(_deleted_of(content) | repeated)
         reasons += _on_their_way(number, content)
+        reasons += [f"topic {escape(name)} is being deleted; start the broker once" for name in _erased_in(content)]
     if shard_count == 1:
         reasons += [f"topic {escape(name)} is spread, which requires shards" for name in sorted(spread_names)]
     stored_tasks = [_tasks_of(content) for content in contents]
@@ -138,6 +139,11 @@ def _spread_of(content: Content) -> set[int]:
 
 def _deleted_of(content: Content) -> frozenset[int]:
     return frozenset(keys.purge_topic_id(key) for key, _ in content.pairs_of(keys.purges()))
+
+
+def _erased_in(content: Content) -> list[bytes]:
+    """Return the names of deleted spread topics whose parts may still be there."""
+    return [values.decode_erasure(value) for _, value in content.pairs_of(keys.purges()) if value]
 
 
 def _tasks_of(content: Content) -> dict[int, Task]:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 import redis
@@ -64,3 +65,38 @@ def test_a_spread_topic_that_a_crash_left_incomplete_is_completed(sharded):
     for number in range(2 * SHARDS):
         publish_until_stored(sharded, topic, str(number))
     assert sorted(received_from(sharded, topic)) == sorted(map(str, range(2 * SHARDS)))
+
+
+def test_a_spread_topic_is_deleted_as_a_whole_although_shards_are_killed(sharded):
+    topic = "spread-deleted"
+    client_of(sharded).execute_command("TOPIC", "CREATE", topic, "spread", 2 * SHARDS)
+    for number in range(4 * SHARDS):
+        publish_until_stored(sharded, topic, str(number))
+    connection = client_of(sharded).connection_pool.get_connection()
+    connection.send_command("TOPIC", "DELETE", topic)  # the reply may be lost with the process
+    for shard in range(2):
+        os.kill(sharded.shard(shard), signal.SIGKILL)
+    connection.disconnect()
+    until = time.monotonic() + LIMIT_SECONDS
+    while is_there(sharded, topic):
+        assert time.monotonic() < until, sharded.output
+        with suppress(redis.ResponseError, redis.ConnectionError):
+            if len(partitions_of(sharded, topic)) == 2 * SHARDS:  # the home shard ended before it heard of it
+                client_of(sharded).execute_command("TOPIC", "DELETE", topic)
+        time.sleep(0.05)
+
+
+def partitions_of(broker, topic: str) -> list:
+    """Return the partitions of a topic."""
+    return client_of(broker).execute_command("PARTITIONS", topic)
+
+
+def is_there(broker, topic: str) -> bool:
+    """Return whether any shard has the topic, or a part of it; each is asked until it answers."""
+    until = time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < until:
+        try:
+            return topic in client_of(broker).execute_command("TOPICS")
+        except (redis.ResponseError, redis.ConnectionError):
+            time.sleep(0.05)
+    raise AssertionError(broker.output)

@@ -5,26 +5,28 @@
                                      └─▶ each part: created, or changed, in its shard
                                          └─ one is refused, as if it has no room for topics: CREATE erases what there is
     TOPIC SET orders.dlq …       ─▶ BEGIN orders.dlq: home: a topic with as many parts, whose settings can then be set
-    TOPIC DELETE orders          ─▶ ERASE orders: the parts, their dead letters, the topic elsewhere, then in its home
+    TOPIC DELETE orders          ─▶ ERASE orders, home: the topic is deleted, and that there are still parts is durable
+                                     └─▶ each shard: CLEAR orders: the topic, the parts, and their dead letters
+                                     └─▶ home: there are no parts anymore
 
-Each step can be repeated. The settings in the home shard are the intent: `tend` completes what a crash interrupted, and
-what was changed otherwise. Only doors order this, over a link of its own kind, after they have checked the rights.
+Each step can be repeated. What the home shard stores, settings or a deletion, is the intent: `tend` completes what a
+crash interrupted, and what was changed otherwise. A new topic gets its parts after a deleted one has lost its own. Only
+doors order this, over a link of its own kind, after they have checked the rights.
 """
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import orjson
 import structlog
 
 from miniqueue.broker import Broker
-from miniqueue.core.message.parts import part_name
+from miniqueue.core.message.parts import parse_part, part_name
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
 from miniqueue.errors import MiniqueueError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, UnknownTopicError
+from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
 from miniqueue.server.shards.links.peers import Peers
@@ -74,11 +76,10 @@ class Spreading:
             match command:
                 case [b"ASSUME", name, members]:
                     await self._broker.admin.assume(name, of_members(orjson.loads(members), name)).wait()
-                case [b"REMOVE", name]:
-                    with suppress(UnknownTopicError):
-                        await self._broker.delete_topic(name)
                 case [b"BEGIN", name]:
                     await self.begin(name)
+                case [b"CLEAR", name]:
+                    await self._clear(name)
                 case [b"COMPLETE", name]:
                     await self.complete(name)
                 case [b"ERASE", name]:
@@ -92,6 +93,8 @@ class Spreading:
     async def complete(self, name: bytes) -> None:
         """Bring the settings of a spread topic of this shard to all shards and parts; raises MiniqueueError."""
         async with self._turn:
+            if name in self._broker.admin.erasures:
+                await self._erase_parts(name)
             await self._bring(name)
             letters, spread = name + DEAD_LETTER_SUFFIX, self._broker.spread_of(name)
             if self._broker.spread_topics.get(letters, spread) != spread:  # they have as many parts
@@ -116,27 +119,37 @@ class Spreading:
             await self._broker.admin.assume(name, settings).wait()
 
     async def erase(self, name: bytes) -> None:
-        """Delete a spread topic of this shard, with its dead letters, in all shards, itself last.
+        """Delete a spread topic of this shard, with its dead letters, in all shards.
 
-        Raises MiniqueueError.
+        Raises MiniqueueError, after which `tend` continues. Not with the dead letters of a topic that remains: others
+        can arrive meanwhile.
         """
         async with self._turn:
-            for topic in (name + DEAD_LETTER_SUFFIX, name):
-                for number in range(self._broker.spread_of(name)):
-                    await self._order_part(b"REMOVE", part_name(topic, number))
-            for topic in (name + DEAD_LETTER_SUFFIX, name):
-                for shard in self._peers.others():
-                    await self._order(shard, b"REMOVE", topic)
-                self._complete.pop(topic, None)
-                await self._order(self._peers.placing.number, b"REMOVE", topic)
+            if _origin_of(name) == name:
+                await self._broker.admin.begin_erasure(name).wait()
+            await self._erase_parts(name)
+
+    async def _erase_parts(self, name: bytes) -> None:
+        """Delete the parts of a spread topic of this shard that was deleted."""
+        self._complete = {topic: had for topic, had in self._complete.items() if not _is_of(topic, name)}
+        for shard in (*self._peers.others(), self._peers.placing.number):
+            await self._order(shard, b"CLEAR", name)
+        await self._broker.admin.end_erasure(name).wait()
+
+    async def _clear(self, name: bytes) -> None:
+        """Delete what this shard has of a spread topic and its dead letters, except a new topic that has its name."""
+        is_new = _origin_of(name) == name and self._peers.placing.has(name)
+        wholes = [each for each in self._broker.spread_topics if _is_of(each, name) and not (is_new and each == name)]
+        parts = [each for each in self._broker.topics() if (part := parse_part(each)) and _is_of(part[0], name)]
+        await asyncio.gather(*[self._broker.delete_topic(each) for each in (*wholes, *parts)])
 
     async def tend(self) -> None:
         """Complete the spread topics of this shard that are not, until cancelled."""
         while True:
-            for name in [name for name in self._broker.spread_topics if self._peers.placing.has(name)]:
+            own = [name for name in self._broker.spread_topics if self._peers.placing.has(name)]
+            for name in {*own, *self._broker.admin.erasures}:
                 try:
-                    if self._complete.get(name) != self._broker.admin.settings_of(name):
-                        await self.complete(name)
+                    await self._tend(name)
                 except MiniqueueError as exc:
                     if self._said.get(name) != str(exc):
                         self._said[name] = str(exc)
@@ -144,6 +157,13 @@ class Spreading:
                 else:
                     self._said.pop(name, None)
             await asyncio.sleep(TEND_SECONDS)
+
+    async def _tend(self, name: bytes) -> None:
+        if name in self._broker.admin.erasures:
+            async with self._turn:
+                await self._erase_parts(name)
+        if name in self._broker.spread_topics and self._complete.get(name) != self._broker.admin.settings_of(name):
+            await self.complete(name)
 
     async def _order_part(self, word: bytes, part: bytes, *words: bytes) -> None:
         await self._order(self._peers.placing.shard_of(part), word, part, *words)
@@ -153,6 +173,20 @@ class Spreading:
         reply = await (self.obey([*command]) if is_own else order(self._peers, shard, command))
         if reply.startswith(b"-"):
             raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+
+
+def _origin_of(name: bytes) -> bytes:
+    """Return the name of the topic that dead letters, and theirs, come from."""
+    while name.endswith(DEAD_LETTER_SUFFIX):
+        name = name.removesuffix(DEAD_LETTER_SUFFIX)
+    return name
+
+
+def _is_of(topic: bytes, name: bytes) -> bool:
+    """Return whether a topic is `name`, or has its dead letters, or theirs."""
+    while topic != name and topic.endswith(DEAD_LETTER_SUFFIX):
+        topic = topic.removesuffix(DEAD_LETTER_SUFFIX)
+    return topic == name
 
 
 def _encode(settings: TopicSettings) -> bytes:
