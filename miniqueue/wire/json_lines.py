@@ -40,6 +40,8 @@ class LineWithOptions(NamedTuple):
 #: A run of payloads of plain lines, a line with options, or the error of an invalid line.
 PublishResult: TypeAlias = list[bytes] | LineWithOptions | RequestError
 
+#: How a line begins that says what became of a command on the stream of a part.
+ANSWER_START: Final = b'{"answer":'
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 
 _BLANKS: Final = b" \t\r\n"
@@ -121,6 +123,11 @@ def _members(payload: bytes, dack_count: int) -> list[bytes]:
 def encode_error(error: MiniqueueError) -> bytes:
     """Encode an error as a line."""
     return orjson.dumps({"error": str(error).encode("utf-8", "replace").decode(), "code": error.code}) + b"\n"
+
+
+def encode_answer(error: MiniqueueError | None) -> bytes:
+    """Encode what became of a command on the stream of a part as a line; None: it was carried out."""
+    return ANSWER_START + (b"null" if error is None else encode_error(error)[:-1]) + b"}\n"
 
 
 def encode_id(message_id: bytes, *, is_duplicate: bool) -> bytes:

@@ -15,6 +15,9 @@ The commands:
 
 With a prefetch, receipts are required; without, they are ignored. If a command fails, the consumer keeps its leases.
 The error texts are those of the Go program.
+
+The stream of a part of a spread topic is read by a door, which must know what became of each command: it gets a line
+for each, `{"answer":null}` or `{"answer":{"error":…,"code":…}}`, in the order of the commands.
 """
 
 import asyncio
@@ -28,6 +31,7 @@ from miniqueue.broker.consume.consumer import Rest
 from miniqueue.broker.leases.request_reply import Requests
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
+from miniqueue.core.message.parts import SEPARATOR
 from miniqueue.core.options.consume import StreamOptions, parse_stream_options
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.options.settle import parse_nack_options
@@ -44,7 +48,7 @@ from miniqueue.server.asgi.replies import begin_json_lines
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import topic_of
 from miniqueue.server.http.open_streams import OpenStreams, StreamEndpoint
-from miniqueue.wire.json_lines import CommandDecoder, encode_deliveries, encode_delivery, encode_error
+from miniqueue.wire.json_lines import CommandDecoder, encode_answer, encode_deliveries, encode_delivery, encode_error
 from miniqueue.wire.stream_deliveries import json_described
 
 #: Maximum number of unread lines; the stream of a client that causes more ends. A delivery is one line, and without a
@@ -77,6 +81,7 @@ class Subscription:
 
     def __init__(self, broker: Broker, topic: bytes, options: StreamOptions) -> None:
         self._has_receipts = options.prefetch is not None
+        self._has_answers = SEPARATOR in topic
         self._requests = broker.requests
         self._consumer = broker.stream(topic, options, self._deliver, self._fail)
         self._decoder = CommandDecoder()
@@ -127,10 +132,16 @@ class Subscription:
         try:
             await execute(self._consumer, self._requests, command, has_receipts=self._has_receipts)
         except MiniqueueError as error:
-            self._fail(error)
+            if self._has_answers:
+                self._put(encode_answer(error))
+            else:
+                self._fail(error)
             # The topic may have been deleted with its messages; a client that only settles must get the next ones.
             if isinstance(error, _SETTLED_ALREADY) and not self._is_ended:
                 self._consumer.refill()
+        else:
+            if self._has_answers:
+                self._put(encode_answer(None))
 
     async def _write(self, send: Send) -> None:
         while not self._is_ended or self._unsent_lines:

@@ -191,7 +191,12 @@ def replaying(body: bytes, receive: Receive | None = None) -> Receive:
 
 def without_parts(answer: Answer) -> Answer:
     """Return an answer; the text of an error without the numbers of parts in the names of spread topics."""
-    return answer._replace(body=_PART_IN_JSON.sub(b"", answer.body)) if answer.is_error else answer
+    return answer._replace(body=error_without_parts(answer.body)) if answer.is_error else answer
+
+
+def error_without_parts(error: bytes) -> bytes:
+    """Return the JSON of an error without the numbers of parts in the names of spread topics."""
+    return _PART_IN_JSON.sub(b"", error)
 
 
 def first_error(answers: Sequence[Answer]) -> Answer | None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from miniqueue.server.shards.resp.window import Window, shares
+from miniqueue.server.shards.links.window import Window, shares
 
 
 @pytest.mark.parametrize("part_count", [1, 2, 3, 8, 64])

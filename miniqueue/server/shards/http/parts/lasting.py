@@ -6,7 +6,6 @@ Whoever feeds waits while the owner does not read, and the owner waits while wha
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 from starlette.types import Message, Receive, Send
@@ -37,8 +36,8 @@ class LastingRequest:
         self.is_whole = self.is_over = False
         self._on_over = on_over
         self._start: Message | None = None
-        self._pieces: deque[bytes] = deque()
-        self._is_fed = self._is_left = False
+        self._pieces: list[bytes] = []
+        self._is_fed = self._is_sent = False
         self._came: list[bytes] = []
         self._came_bytes = 0
         self._has_piece, self._has_room = asyncio.Event(), asyncio.Event()
@@ -59,19 +58,16 @@ class LastingRequest:
     # --- for the owner ----------------------------------------------------------------------------------------
 
     async def _receive(self) -> Message:
-        while not (self._pieces or self._is_fed or self._is_left):
+        while not (self._pieces or self._is_fed):
             self._has_piece.clear()
             await self._has_piece.wait()
-        if self._is_left:
-            return {"type": "http.disconnect"}
-        if not self._pieces and self._is_ended:  # the end was passed on; what follows is that the client leaves
-            await asyncio.Event().wait()
-        piece = self._pieces.popleft() if self._pieces else b""
-        self._is_ended = self._is_fed and not self._pieces
+        if self._is_sent:
+            await asyncio.Event().wait()  # until the request is closed
+        piece = b"".join(self._pieces)
+        self._pieces.clear()
+        self._is_sent = self._is_fed
         self._has_room.set()
-        return {"type": "http.request", "body": piece, "more_body": not self._is_ended}
-
-    _is_ended = False
+        return {"type": "http.request", "body": piece, "more_body": not self._is_sent}
 
     async def _send(self, message: Message) -> None:
         if message["type"] != "http.response.body":
@@ -108,6 +104,10 @@ class LastingRequest:
         while self._pieces and not self.is_over:
             self._has_room.clear()
             await self._has_room.wait()
+        self.feed_now(piece)
+
+    def feed_now(self, piece: bytes) -> None:
+        """Send a short piece of the body without waiting."""
         self._pieces.append(piece)
         self._has_piece.set()
 

@@ -18,6 +18,7 @@ from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.publishing import publish, request
 from miniqueue.server.shards.http.parts.settling import reply, settle
+from miniqueue.server.shards.http.parts.streams import subscribe
 from miniqueue.server.shards.http.receiving import Receiving
 
 #: Answers a request that names a spread topic, and whose client may do what it asks for; raises MiniqueueError.
@@ -39,6 +40,7 @@ class SpreadRoutes:
             ("POST", "/publish/{topic}"): partial(publish, parts),
             ("POST", "/request/{topic}"): partial(request, parts),
             ("POST", "/topics/{topic}/receive"): partial(_receive, receiving),
+            ("POST", "/subscribe/{topic}"): partial(subscribe, parts),
             ("POST", "/topics/{topic}/reply"): partial(reply, parts),
             ("POST", "/topics/{topic}/ack"): partial(settle, parts),
             ("POST", "/topics/{topic}/nack"): partial(settle, parts),
