@@ -60,6 +60,7 @@ import hiredis
 from miniqueue.errors import ProtocolError
 from miniqueue.wire.resp_limits import USUAL, Limits
 from miniqueue.wire.resp_parser import FAILURES, NOTHING, Command, SwiftParser, encode_words, may_allocate, new_reader
+from miniqueue.wire.resp_replies import size_lines
 
 #: The words and sizes of the head. The sizes must be checked: a word may contain anything except an end of line.
 _HEAD: Final = re.compile(rb"\*3\r\n\$(\d{1,2})\r\n([^\r\n]+)\r\n\$(\d{1,3})\r\n([^\r\n]+)\r\n\$")
@@ -100,6 +101,17 @@ Parsed: TypeAlias = Command | Run | RunTransaction
 #: MULTI and EXEC, as clients spell them.
 _MULTIS: Final = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$5\r\nmulti\r\n"
 _EXECS: Final = b"*1\r\n$4\r\nEXEC\r\n", b"*1\r\n$4\r\nexec\r\n"
+
+
+def encode_run(run: Run) -> bytes:
+    """Return the commands of a run as a client sends them, joined in C."""
+    head, lines = b"\r\n*3\r\n" + encode_words(run.head)[:-2], size_lines(run.lasts)
+    if len(set(lines)) == 1:
+        opening = head + lines[0]
+        return b"%b%b\r\n" % (opening[2:], opening.join(run.lasts))
+    pieces = [head] * (3 * len(run.lasts))
+    pieces[1::3], pieces[2::3] = lines, run.lasts
+    return b"".join([*pieces, b"\r\n"])[2:]
 
 
 def split_run(data: bytes, words: frozenset[bytes]) -> tuple[Run, int] | None:

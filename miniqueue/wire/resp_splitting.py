@@ -4,6 +4,7 @@ Replies to publishes and settles are mostly lines, which are split by C; others 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from miniqueue.errors import ProtocolError
 from miniqueue.wire.resp_replies import OK
@@ -20,13 +21,10 @@ def split_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
         return [OK * each for each in counts]
     lines = data.split(b"\r\n")
     if len(lines) == count + 1 and {line[:1] for line in lines[:-1]} <= {b"+", b"-", b":"}:
-        ends = [b"%b\r\n" % line for line in lines[:-1]]
-        pieces, position = list[bytes](), 0
-        for each in counts:
-            pieces.append(b"".join(ends[position : position + each]))
-            position += each
-        return pieces
-    pieces, start = [], 0
+        return _grouped([b"%b\r\n" % line for line in lines[:-1]], counts)
+    if len(lines) == 2 * count + 1 and lines[:-1:2] == [b"$%d" % size for size in map(len, lines[1::2])]:
+        return _grouped([b"%b\r\n%b\r\n" % bulk for bulk in zip(lines[::2], lines[1::2], strict=False)], counts)
+    pieces, start = list[bytes](), 0
     for each in counts:
         end = start
         for _ in range(each):
@@ -36,6 +34,11 @@ def split_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
     if start != len(data):
         raise ProtocolError("more replies than commands")
     return pieces
+
+
+def _grouped(replies: Sequence[bytes], counts: Sequence[int]) -> list[bytes]:
+    ends = list(accumulate(counts))
+    return [b"".join(replies[end - each : end]) for end, each in zip(ends, counts, strict=True)]
 
 
 class WholeReplies:
@@ -83,6 +86,8 @@ def end_of_reply(data: bytes, start: int) -> int:
         start = line_end + 2
         if kind in _BULKS:
             start += 0 if size < 0 else size + 2
+        elif kind == ord("*") and size > 0 and data.startswith(OK * size, start):  # the settles of many messages
+            start += len(OK) * size
         elif kind in _AGGREGATES:
             waiting += max(size, 0) * _AGGREGATES[kind]
         else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniqueue.wire.resp_reader import CommandReader, Run, RunTransaction, gather_runs, split_run
+from miniqueue.wire.resp_reader import CommandReader, Run, RunTransaction, encode_run, gather_runs, split_run
 from tests.wire.test_resp_commands import bulks
 
 WORDS = frozenset({b"PUBLISH"})
@@ -158,3 +158,8 @@ def test_nothing_is_known_again_while_something_else_is_not_read():
     reader.keep(bulks(b"PING"))
     assert reader.read_again(lone) is None
     assert reader.read(lone)[0] == [b"PING"]
+
+
+@pytest.mark.parametrize("payloads", [[b""], [b"a"], [b"a", b"b"], [b"a", b"", b"ccc"], [b"\r\n$1\r\n", b"x" * 10_000]])
+def test_a_run_is_encoded_as_the_client_sent_it(payloads):
+    assert encode_run(Run([b"PUBLISH", b"orders"], payloads)) == publishes(*payloads)

@@ -19,11 +19,22 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 ENCODED = st.builds(resp_replies.encode, VALUES, st.sampled_from([RESP2, RESP3]))
-REPLIES = st.sampled_from([OK, b"+QUEUED\r\n", b":17\r\n", b"-LIMIT no room\r\n", b"$-1\r\n", b"*-1\r\n"]) | ENCODED
+#: The reply to a settle of several messages.
+ALL_OK = b"*3\r\n" + OK * 3
+REPLIES = (
+    st.sampled_from([OK, b"+QUEUED\r\n", b":17\r\n", b"-LIMIT no room\r\n", b"$-1\r\n", b"*-1\r\n", ALL_OK]) | ENCODED
+)
+IDS = st.binary(max_size=12).filter(lambda payload: b"\r\n" not in payload).map(resp_replies.bulk)
 
 
 @given(st.lists(st.lists(REPLIES, min_size=1, max_size=3), max_size=5))
 def test_replies_are_split_where_they_end(groups):
+    data = b"".join(b"".join(group) for group in groups)
+    assert split_replies(data, [len(group) for group in groups]) == [b"".join(group) for group in groups]
+
+
+@given(st.lists(st.lists(IDS, min_size=1, max_size=3), max_size=5))
+def test_ids_are_split_where_they_end(groups):
     data = b"".join(b"".join(group) for group in groups)
     assert split_replies(data, [len(group) for group in groups]) == [b"".join(group) for group in groups]
 

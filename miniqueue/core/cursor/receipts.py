@@ -37,6 +37,14 @@ def part_of_receipt(word: bytes) -> int:
     return (int(digits) >> RECEIPT_BITS + _LANE_BITS) % MAX_PARTS if is_number else 0
 
 
+def parts_of_receipts(words: Sequence[bytes]) -> list[int]:
+    """Return `part_of_receipt` of each word; usually, all have one prefix, which a group of one part has given."""
+    prefix, dash, _ = words[0].rpartition(b"-") if words else (b"", b"", b"")
+    if dash and all(map(bytes.startswith, words, repeat(prefix + dash))):
+        return [part_of_receipt(words[0])] * len(words)
+    return list(map(part_of_receipt, words))
+
+
 def parse_receipts(words: Sequence[bytes]) -> Sequence[int]:
     """Parse receipts; raises UnknownReceiptError if a word is no number.
 

@@ -116,6 +116,7 @@ class RespConnection(asyncio.Protocol):
         self.withhold = self._replies.withhold
         self.drop_withheld = self._replies.drop_after
         self.await_reply = self._replies.await_reply
+        self.await_more = self._replies.await_more
         self.give_out = self._replies.give_out
         self._most_unsent_bytes = MAX_REPLIES_BYTES  # in this turn
         self._slow_reader = SlowReader(self.broker.max_message_bytes, shared.max_output_bytes)

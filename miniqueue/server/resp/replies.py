@@ -123,6 +123,13 @@ class ReplyQueue:
         self._uncommitted_bytes += WAITING_BYTES + size_bytes
         return late
 
+    def await_more(self, late: LateReply, size_bytes: int) -> bool:
+        """Put the reply to a command of this size into `late`, too; return False if other replies come after that."""
+        if not self._outcomes or self._outcomes[-1][0] is not late:
+            return False
+        self._uncommitted_bytes += WAITING_BYTES + size_bytes
+        return True
+
     def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
         """Give replies to what waits for them, and send those that are next."""
         for each, reply in zip(late, texts, strict=True):

@@ -54,6 +54,10 @@ class RoutedClient(Client, Protocol):
         """Queue the reply to a command that another process carries out."""
         ...
 
+    def await_more(self, late: LateReply, size_bytes: int) -> bool:
+        """Put the reply to a command into `late`, too; return False if other replies come after that."""
+        ...
+
     def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
         """Give replies to what waits for them."""
         ...

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.cursor.receipts import parse_receipts, runs
+from miniqueue.core.cursor.receipts import first_receipt, parse_receipts, part_of_receipt, parts_of_receipts, runs
 from miniqueue.errors import UnknownReceiptError
 
 
@@ -64,3 +64,15 @@ def test_other_words_are_no_receipts(words):
     with pytest.raises(UnknownReceiptError) as caught:
         parse_receipts(words)
     assert (caught.value.unknown_count, caught.value.count) == (len(words), len(words))
+
+
+@pytest.mark.parametrize("prefixes", [[b""], [b"ab-"], [b"ab-", b"ab-"], [b"ab-", b"cd-", b"ab-"], [b"ab-", b""]])
+def test_parts_are_found_in_receipts(prefixes):
+    parts = {b"": 5, b"ab-": 3, b"cd-": 7}
+    words = [b"%b%d" % (prefix, first_receipt(2, parts[prefix])) for prefix in prefixes]
+    assert parts_of_receipts(words) == list(map(part_of_receipt, words)) == [parts[prefix] for prefix in prefixes]
+
+
+@pytest.mark.parametrize("words", [[], [b""], [b"-"], [b"x", b"y"], [b"a-x", b"a-y"]])
+def test_other_words_name_the_first_part(words):
+    assert parts_of_receipts(words) == [0] * len(words)

@@ -13,7 +13,7 @@ Replies have the order of the commands: those of gathered commands wait for each
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from miniqueue.access.rights import command_needs
 from miniqueue.broker.runtime.accounts import Purpose
@@ -40,8 +40,8 @@ from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.taking import EMPTY, Taking, order_of, take, take_here
 from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command, encode_command, encode_words
-from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
+from miniqueue.wire.resp_parser import Command, encode_command
+from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction, encode_run
 from miniqueue.wire.resp_splitting import WholeReplies, split_replies
 
 #: Commands with short replies, which do not hold the connection.
@@ -75,13 +75,29 @@ GATHERED_FACTOR: Final = 3
 AWAY: Final = "the shard with the topic has ended, or does not answer; {}"
 
 
-class _Short(NamedTuple):
-    """A command with a short reply, or a run of PUBLISH, before it is sent."""
+class _Short:
+    """Commands with short replies that follow each other, before they are sent.
 
-    data: bytes
-    reply_count: int
-    is_line: bool
-    late: LateReply
+    Attributes:
+      pieces: the commands, encoded.
+      reply_count: how many replies they have.
+      are_lines: whether each reply is a line.
+      late: gets the replies.
+    """
+
+    __slots__ = ("are_lines", "late", "pieces", "reply_count")
+
+    def __init__(self, data: bytes, reply_count: int, late: LateReply, *, are_lines: bool = False) -> None:
+        self.pieces = [data]
+        self.reply_count = reply_count
+        self.are_lines = are_lines
+        self.late = late
+
+    def extend(self, data: bytes, reply_count: int, *, are_lines: bool) -> None:
+        """Add a command that follows."""
+        self.pieces.append(data)
+        self.reply_count += reply_count
+        self.are_lines = self.are_lines and are_lines
 
 
 class Door:
@@ -141,9 +157,9 @@ class Door:
             except MiniqueueError as exc:
                 self._refuse(shorts, exc)
                 continue
-            line_count = sum(short.reply_count for short in shorts) if all(short.is_line for short in shorts) else 0
+            line_count = sum(short.reply_count for short in shorts) if all(short.are_lines for short in shorts) else 0
             batch = Batch(None, partial(self._give_out, shorts), partial(self._lose, shorts), line_count)
-            link.send(b"".join([short.data for short in shorts]), batch)
+            link.send(b"".join([piece for short in shorts for piece in short.pieces]), batch)
 
     def pause(self) -> None:
         """Read no replies from the owners until `resume`."""
@@ -247,8 +263,13 @@ class Door:
         """Send a command to its owner; `word` is its name, b"" for a run. Raises MiniqueueError."""
         client, link, data = self._client, self._link(shard), encode(command)
         if isinstance(command, Run) or word in SHORT:
-            late = client.await_reply(len(data))
-            self._send_soon(shard, _Short(data, _reply_count(command), word in (b"", b"PUBLISH"), late))
+            reply_count, are_lines = _reply_count(command), word in (b"", b"PUBLISH")
+            last = self._outgoing[shard][-1] if shard in self._outgoing else None
+            if last is not None and client.await_more(last.late, len(data)):
+                last.extend(data, reply_count, are_lines=are_lines)
+            else:
+                late = client.await_reply(len(data))
+                self._send_soon(shard, _Short(data, reply_count, late, are_lines=are_lines))
             return
         self._send_outgoing()
         if word in WAITING:
@@ -296,8 +317,8 @@ class Door:
         self._client.release(replies)
 
     def _give_out(self, shorts: list[_Short], data: bytes) -> None:
-        try:
-            texts = split_replies(data, [short.reply_count for short in shorts])
+        try:  # what is one reply for the client is not looked at
+            texts = [data] if len(shorts) == 1 else split_replies(data, [short.reply_count for short in shorts])
         except ProtocolError:
             self._client.abort()
         else:
@@ -402,7 +423,7 @@ class Door:
                 here.append(words)
                 here_late.append(late)
             else:
-                self._send_soon(shard, _Short(encode(words), 1, is_line=False, late=late))
+                self._send_soon(shard, _Short(encode(words), 1, late))
         if here:
             client.when_room(partial(batches.publish_here, client, here, here_late))
 
@@ -627,8 +648,7 @@ def encode(command: Parsed) -> bytes:
     if isinstance(command, RunTransaction):
         return encode(command.first) + encode(command.run) + encode(command.last)
     if isinstance(command, Run):
-        head = b"*3\r\n" + encode_words(command.head)
-        return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(last), last) for last in command.lasts])
+        return encode_run(command)
     return encode_command(command)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from miniqueue.core.cursor.receipts import part_of_receipt
+from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
 from miniqueue.core.options.publish import parse_words
@@ -83,7 +83,7 @@ def _part_named(command: Command, part_count: int) -> int | None:
     """Return the part that the receipts, the id, or the partition of a command contains; None if it names none."""
     word, words = command[0].upper(), command[topic_at(command) + 1 :]
     if word in SETTLES:
-        parts = {part_of_receipt(receipt) % part_count for receipt in _receipts(command)}
+        parts = {number % part_count for number in set(parts_of_receipts(_receipts(command)))}
         return None if len(parts) > 1 else parts.pop() if parts else 0
     if word == b"REPLY" and words:
         return part_of_receipt(words[0]) % part_count
@@ -129,7 +129,7 @@ class Settles(NamedTuple):
 def cut(command: Command, part_count: int) -> list[Settles]:
     """Return the settles of each part that the receipts of a command contain."""
     receipts = _receipts(command)
-    indexes = indexes_by_number([part_of_receipt(receipt) % part_count for receipt in receipts])
+    indexes = indexes_by_number([number % part_count for number in parts_of_receipts(receipts)])
     rest = command[2 + len(receipts) :]
     return [Settles(part, own, [*(receipts[index] for index in own), *rest]) for part, own in indexes.items()]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from miniqueue.core.cursor.receipts import part_of_receipt
+from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.options.consume import MAX_PREFETCH
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
@@ -33,7 +33,7 @@ async def settle(parts: Parts, topic: Spread, scope: Scope, receive: Receive, se
     if body is None:
         return
     content, receipts = _receipts_in(body)
-    indexes = indexes_by_number([part_of_receipt(receipt) % topic.part_count for receipt in receipts])
+    indexes = indexes_by_number([number % topic.part_count for number in parts_of_receipts(receipts)])
     if len(indexes) == 1:
         await parts.pass_on(topic, next(iter(indexes)), scope, replaying(body, receive), send)
         return
