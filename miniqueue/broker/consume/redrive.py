@@ -30,6 +30,7 @@ from miniqueue.broker.consume.dispatcher import Dispatcher
 from miniqueue.broker.dead_letters import move
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.engine.lanes import NewMessage
+from miniqueue.broker.engine.topics import Topics
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.model.recording import Receiver, Source, place_of
 from miniqueue.broker.model.topic import Group, Topic
@@ -38,9 +39,9 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Attributes
-from miniqueue.core.message.lanes import lane, priority_of
+from miniqueue.core.message.lanes import lane, partition_of, priority_of
 from miniqueue.core.message.names import check_topic
-from miniqueue.core.message.parts import beside, whole_of
+from miniqueue.core.message.parts import MAX_PARTS, part_name, part_of_partition, whole_of
 from miniqueue.errors import LimitReachedError, MiniqueueError, RequestError, TopicFullError
 from miniqueue.errors.requests import CrossShardError, PausedError, UnknownTopicError
 
@@ -60,6 +61,7 @@ class DeadLetter(NamedTuple):
       attributes: its attributes after the move.
       content: the message to be added.
       letter: the encoded attributes that it has now.
+      home: the partition, or lane, of its topic from which it became a dead letter; None if it does not return there.
     """
 
     receipt: int
@@ -70,10 +72,11 @@ class DeadLetter(NamedTuple):
     attributes: Attributes
     content: NewMessage
     letter: bytes
+    home: int | None = None
 
     def to(self, name: bytes | None) -> "DeadLetter":
         """Return this message as one for another topic, for all its groups; None leaves it as it is."""
-        return self if name is None else self._replace(name=name, group=None)
+        return self if name is None else self._replace(name=name, group=None, home=None)
 
     def only_for_its_group(self) -> "DeadLetter":
         """Return this message marked as for its group only."""
@@ -172,7 +175,7 @@ def check_destination(engine: Engine, name: bytes, target: bytes) -> None:
     if check_topic(target) == whole_of(name):
         raise RequestError("messages cannot be moved to the topic that they are in")
     existing = engine.topics.by_name.get(target)
-    if existing is None or existing.id is None or existing.settings.spread:
+    if existing is None or existing.id is None:
         engine.topics.check_destination(target)
 
 
@@ -242,7 +245,7 @@ def move_back(
     """
     by_name: dict[bytes | None, list[DeadLetter]] = {}
     for message in taken:
-        name = None if message.name is None else beside(source.name, message.name)
+        name = destination(engine.topics, message)
         by_name.setdefault(name, []).append(message)
     moved_count = 0
     if without_origin := by_name.pop(None, []):
@@ -268,6 +271,19 @@ def move_back(
             _note(source, fitting, positions, name)
             remaining = remaining[len(fitting) :]
     return moved_count, None
+
+
+def destination(topics: Topics, message: DeadLetter) -> bytes | None:
+    """Return the name of the topic that a message enters; None if it has no origin.
+
+    Of a spread topic, it is the part that the message came from, or, if it is moved elsewhere, that of its key.
+    """
+    if message.name is None or not topics.spread_of(message.name):
+        return message.name
+    number = part_of_partition(partition_of(message.home)) if message.home is not None else MAX_PARTS
+    if number < topics.spread_of(message.name):
+        return part_name(message.name, number)
+    return topics.part_to_move_to(message.name, message.attributes.key)
 
 
 def _send(
@@ -382,4 +398,4 @@ def dead_letter(position: tuple[int, int, int], payload: bytes, extra: bytes, so
     if origin is None:
         return DeadLetter(*position, None, None, kept, NewMessage(payload, kept.encode(), source=source), extra)
     content = NewMessage(payload, kept.encode(), lane(0, priority_of(origin.partition)), source)
-    return DeadLetter(*position, origin.topic, origin.group, kept, content, extra)
+    return DeadLetter(*position, origin.topic, origin.group, kept, content, extra, origin.partition)

@@ -12,7 +12,7 @@ for publishers, and messages that cannot move would be returned forever.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress, repeat
 from operator import attrgetter, is_not
@@ -33,7 +33,7 @@ from miniqueue.core.message import attributes
 from miniqueue.core.message.attributes import Origin, is_for
 from miniqueue.core.message.lanes import lane, priority_of
 from miniqueue.core.message.message import Record
-from miniqueue.core.message.parts import whole_of
+from miniqueue.core.message.parts import SEPARATOR, part_name, whole_of
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
@@ -92,7 +92,12 @@ def _give_up(engine: Engine, topic: Topic, cursor: GroupCursor, lease: Lease, re
 
 def room_left(engine: Engine, topic: Topic) -> Room:
     """Return the number of dead letters, and of their bytes, for which there is room."""
-    return move.room_left(engine, topic.settings.dead_letters_of(topic.name), topic.settings.owner or "")
+    name, owner = topic.settings.dead_letters_of(topic.name), topic.settings.owner or ""
+    part_count = engine.topics.spread_of(name)
+    if SEPARATOR in name or not part_count:
+        return move.room_left(engine, name, owner)
+    rooms = [move.room_left(engine, part_name(name, number), owner) for number in range(part_count)]
+    return Room(min(room.messages for room in rooms), min(room.size_bytes for room in rooms))
 
 
 def may_dead_letter(engine: Engine, topic: Topic, over: Room) -> bool:
@@ -108,8 +113,10 @@ def dead_letter_oldest(engine: Engine, topic: Topic, cursor: GroupCursor, lease:
     letters = [record for record in own if not _is_dead_letter(record)]
     cursor.drop(lease, moved_count=len(letters))
     contents = [_letter(engine, topic, cursor, record, LIMIT) for record in letters]
-    name, owner = topic.settings.dead_letters_of(topic.name), topic.settings.owner or ""
-    _note(cursor, letters, move.push(engine, name, contents, owner), name)
+    owner = topic.settings.owner or ""
+    for name, indexes in _by_target(engine, topic, contents).items():
+        positions = move.push(engine, name, [contents[index] for index in indexes], owner)
+        _note(cursor, [letters[index] for index in indexes], positions, name)
     _report(engine, topic, cursor, letters, LIMIT)
 
 
@@ -133,16 +140,31 @@ def _dead_letter(
     if any(map(_is_dead_letter, records)):
         return False
     contents = [_letter(engine, topic, cursor, record, reason) for record in records]
-    name = topic.settings.dead_letters_of(topic.name)
+    targets = _by_target(engine, topic, contents)
     owner = topic.settings.owner or ""  # the consumer whose act this is may be another user
     try:
-        add = _adding(engine, name, contents, owner)
+        adds = [
+            _adding(engine, name, [contents[index] for index in indexes], owner) for name, indexes in targets.items()
+        ]
     except (InvalidTopicError, LimitReachedError):
         return False
     leave()
-    _note(cursor, records, add(), name)
+    for add, (name, indexes) in zip(adds, targets.items(), strict=True):
+        _note(cursor, [records[index] for index in indexes], add(), name)
     _report(engine, topic, cursor, records, reason)
     return True
+
+
+def _by_target(engine: Engine, topic: Topic, contents: list[NewMessage]) -> Mapping[bytes, Sequence[int]]:
+    """Return which dead letters of a topic enter which topic: one, or, if that is spread, the parts of their keys."""
+    name = topic.settings.dead_letters_of(topic.name)
+    if SEPARATOR in name or not engine.topics.spread_of(name):
+        return {name: range(len(contents))}
+    targets: dict[bytes, list[int]] = {}
+    for index, content in enumerate(contents):
+        part = engine.topics.part_to_move_to(name, attributes.key_of(content.attributes))
+        targets.setdefault(part, []).append(index)
+    return targets
 
 
 def _adding(engine: Engine, name: bytes, contents: list[NewMessage], owner: str) -> Callable[[], _Positions]:

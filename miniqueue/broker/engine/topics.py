@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.commit.journal import Journal
@@ -17,7 +18,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR, part_name, whole_of
+from miniqueue.core.message.parts import SEPARATOR, part_for, part_name, whole_of
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -67,6 +68,7 @@ class Topics:
         self.placing = WHOLE
         self.spread: dict[bytes, int] = {}
         self.erasures: dict[int, bytes] = {}
+        self._turns = count()
         self.outbox: Outbox | None = None
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
@@ -103,6 +105,16 @@ class Topics:
             name = name.removesuffix(DEAD_LETTER_SUFFIX)
         return count
 
+    def part_to_move_to(self, name: bytes, key: bytes) -> bytes:
+        """Return the name of the topic that a message with a key, b"" for none, enters if it is moved to a topic.
+
+        It is the topic itself, or, if it is spread, the part of the key; without a key, a part in turn.
+        """
+        count = self.spread_of(name)
+        if not count:
+            return name
+        return part_name(name, part_for(key, count) if key else next(self._turns) % count)
+
     def note_spread(self, topic: Topic) -> None:
         """Remember whether a topic is spread: it was created, changed, or removed."""
         if topic.settings.spread:
@@ -111,14 +123,10 @@ class Topics:
             self.spread.pop(topic.name, None)
 
     def check_destination(self, name: bytes) -> None:
-        """Raise InvalidTopicError, or CrossShardError, unless messages can be moved to a topic, here or elsewhere.
-
-        They cannot be moved to a spread topic.
-        """
+        """Raise InvalidTopicError, or CrossShardError, unless messages can be moved to a topic, here or elsewhere."""
         if self.outbox is None:
             self.check_name(name)
-        if self.spread_of(check_new_topic(name)):
-            raise CrossShardError(name)
+        check_new_topic(name)
 
     def is_elsewhere(self, name: bytes) -> bool:
         """Return whether another shard has the topic `name`."""

@@ -4,6 +4,7 @@
                  └ no ─▶ room in its topic? ─ yes ─▶ added, RECEIVED ─▶ commit ─▶ arrived
                              └ no ─▶ refused: the source keeps it, and tries again
 
+A message for a spread topic goes to the part of its key, on through the outbox if that is in another shard.
 What follows a refused transfer to the same topic is refused, too, so that messages keep their order. A dead letter that
 comes home to a group that no longer exists goes back to its dead-letter topic, through the outbox of this shard.
 """
@@ -11,7 +12,7 @@ comes home to a group that no longer exists goes back to its dead-letter topic, 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from miniqueue.broker.consume.redrive import DeadLetter, dead_letter
+from miniqueue.broker.consume.redrive import DeadLetter, dead_letter, destination
 from miniqueue.broker.dead_letters import move
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.engine.lanes import NewMessage
@@ -20,9 +21,11 @@ from miniqueue.broker.outbox.outbox import Outbox
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.log.transfer import Parcel, Received, Transfer
+from miniqueue.core.message.attributes import key_of
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import InternalError, MiniqueueError, described
-from miniqueue.errors.requests import CrossShardError, PausedError
+from miniqueue.errors.requests import PausedError
 from miniqueue.storage.format import transfers
 
 
@@ -96,9 +99,10 @@ class Inbox:
 
     def _place(self, transfer: Transfer, groups: list[bytes]) -> None:
         """Add a message to its topic, which is created with `groups` if necessary; raises MiniqueueError."""
-        engine, name = self._engine, transfer.topic
-        if engine.topics.spread_of(name):  # it was created as one since
-            raise CrossShardError(name)
+        engine, name = self._engine, self._target(transfer)
+        if engine.topics.is_elsewhere(name):
+            self._send_on(transfer, name, transfer.kind)
+            return
         if transfer.kind is not Kind.REDRIVEN:
             source = Source(Kind.ARRIVED, transfer.position, transfer.seq + 1)
             content = NewMessage(transfer.payload, transfer.attributes, transfer.lane, source)
@@ -118,12 +122,26 @@ class Inbox:
             raise PausedError
         move.add(engine, topic, [content])
 
+    def _target(self, transfer: Transfer) -> bytes:
+        """Return the name of the topic for a message: that of the transfer, unless it was spread or deleted since."""
+        topics, whole = self._engine.topics, whole_of(transfer.topic)
+        if not topics.spread_of(whole):
+            return whole
+        if transfer.topic != whole:
+            return transfer.topic
+        if transfer.kind is Kind.REDRIVEN:
+            return destination(topics, _letter(transfer)) or whole
+        return topics.part_to_move_to(whole, key_of(transfer.attributes))
+
     def _send_back(self, transfer: Transfer) -> None:
         """Return a dead letter to the back of its topic; raises LimitReachedError."""
-        name = transfer.position.partition(b" ")[2]
+        self._send_on(transfer, transfer.position.partition(b" ")[2], Kind.BACKED)
+
+    def _send_on(self, transfer: Transfer, name: bytes, kind: Kind) -> None:
+        """Send a message to a topic of another shard; raises LimitReachedError."""
         leaving = transfer.lane, transfer.position, transfer.seq, transfer.payload, transfer.attributes
         self._outbox.admit(name)
-        self._outbox.put(name, Kind.BACKED, [leaving], transfer.owner)
+        self._outbox.put(name, kind, [leaving], transfer.owner, is_home=transfer.is_home and kind is Kind.REDRIVEN)
 
 
 def _letter(transfer: Transfer) -> DeadLetter:

@@ -188,8 +188,6 @@ class TopicAdmin:
     def _check_spread(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if a topic cannot be spread as wanted: that is decided when it is created."""
         current = 0 if topic is None else topic.settings.spread
-        if wanted.spread and wanted.dead_letter_topic is not None:
-            raise InvalidSettingError("dead_letter_topic", "default: dead letters of a spread topic are spread with it")
         if wanted.spread == current:
             return
         if self._topics.placing.shard_count == 1:
