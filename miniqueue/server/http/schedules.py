@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.broker import Broker
 from miniqueue.broker.delays.schedules import Listed
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.durations import parse_time_ms
 from miniqueue.core.options.publish import parse_members
 from miniqueue.core.settings import schedule as schedules
@@ -113,7 +114,7 @@ def _shown(listed: Listed) -> dict[str, object]:
     """Return the members of a schedule in replies, except the payload."""
     schedule = listed.schedule
     return {
-        **{"name": listed.name.decode(), "topic": schedule.topic.decode()},
+        **{"name": listed.name.decode(), "topic": whole_of(schedule.topic).decode()},
         **({"cron": schedule.cron, "tz": schedule.zone} if schedule.cron else {"every": schedule.every_ms / 1000}),
         **{"missed": schedule.missed.value, "nextAtMs": listed.next_at_ms},
         **({} if schedule.until_ms is None else {"untilMs": schedule.until_ms}),

@@ -11,6 +11,7 @@
 
 from miniqueue.broker.delays.schedules import Listed
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.durations import parse_time_ms
 from miniqueue.core.options.publish import parse_words
 from miniqueue.core.settings import schedule as schedules
@@ -99,7 +100,7 @@ def _shown(listed: Listed) -> dict[replies.Value, replies.Value]:
     if entry.cron:
         rule = {"cron": entry.cron, "tz": entry.zone}
     return {
-        **{"name": listed.name, "topic": entry.topic},
+        **{"name": listed.name, "topic": whole_of(entry.topic)},
         **rule,
         **{"missed": entry.missed.value, "next_at_ms": listed.next_at_ms},
         **({} if entry.until_ms is None else {"until_ms": entry.until_ms}),
