@@ -38,7 +38,7 @@ from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
 from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.taking import EMPTY, Taking, order_of, take, take_here
-from miniqueue.server.shards.resp.transaction import DoorTransaction, reply_to_exec
+from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction, encode_run
@@ -351,12 +351,19 @@ class Door:
         client.reply(replies.OK)
         return True
 
-    def _place_of_queued(self, command: Command | Run) -> tuple[int, bytes] | None:
-        """Return the shard and the topic of a command in a transaction; raises SpreadTopicError for a spread topic."""
+    def _place_of_queued(self, command: Command | Run, shard: int | None) -> Place | None:
+        """Return the place of a command in a transaction of a shard; None if it concerns no topic.
+
+        Raises RequestError, or SpreadTopicError.
+        """
         shard_and_topic = self._place_of(command)
-        if shard_and_topic is not None and self._client.broker.spread_of(shard_and_topic[1]):
-            raise SpreadTopicError(shard_and_topic[1], "MULTI")
-        return shard_and_topic
+        if shard_and_topic is None:
+            return None
+        own, topic = shard_and_topic
+        part_count = self._client.broker.spread_of(topic)
+        if not part_count:
+            return Place(own, topic, command)
+        return place_in(self._peers.placing, topic, part_count, command, shard)
 
     def _execute_transaction(self, shard: int, commands: Sequence[Command | Run]) -> None:
         """Carry out a transaction in another shard, from MULTI to EXEC; raises ShardAwayError."""
@@ -373,7 +380,9 @@ class Door:
     def _on_parts(self, topic: bytes, part_count: int, command: Parsed) -> bool:
         """Carry out a command that concerns a spread topic, by its parts; return False to do it here, on the whole."""
         if isinstance(command, RunTransaction):
-            raise SpreadTopicError(topic, "MULTI")
+            self._multi(command.first)
+            self._client.put_back([command.run, command.last])
+            return True
         if isinstance(command, Run):
             self._carry_out_in_part(topic, parting.turn() % part_count, command)
             return True

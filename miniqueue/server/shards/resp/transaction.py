@@ -6,18 +6,75 @@
 
 A client that leaves before EXEC leaves nothing behind in any shard. In a transaction of another shard, commands without
 a topic, such as TOPICS, show what that shard has.
+
+A command for a spread topic concerns the part of its key, or of its receipts. What has neither enters any part in the
+shard of the transaction.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
-from miniqueue.errors.requests import CrossShardError
+from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.commands.transaction import QUEUED, Transaction
+from miniqueue.server.shards.resp import batches, parting
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import OK
+
+
+class Place(NamedTuple):
+    """What a command in a transaction concerns.
+
+    Attributes:
+      shard: the number of the shard that carries it out.
+      topic: the topic.
+      command: the command as this shard carries it out.
+    """
+
+    shard: int
+    topic: bytes
+    command: Command | Run
+
+
+def place_in(placing: Placing, topic: bytes, part_count: int, command: Command | Run, shard: int | None) -> Place:
+    """Return the place of a command for a spread topic, in a transaction of a shard, None if it has none yet.
+
+    Raises RequestError, or SpreadTopicError if the command concerns several parts.
+    """
+    number = None if isinstance(command, Run) else _part_of(topic, command, part_count)
+    if number is None:
+        start, parts = parting.turn(), range(part_count)
+        in_turn = [(start + each) % part_count for each in parts]
+        beside = [each for each in in_turn if shard in (None, placing.shard_of(part_name(topic, each)))]
+        number = (beside or in_turn)[0]
+    part = part_name(topic, number)
+    own = Run([command.head[0], part], command.lasts) if isinstance(command, Run) else parting.renamed(command, part)
+    return Place(placing.shard_of(part), topic, own)
+
+
+def _part_of(topic: bytes, command: Command, part_count: int) -> int | None:
+    """Return the only part that a command concerns; None if any part will do."""
+    word = command[0].upper()
+    if word in (b"PUBLISH", b"MPUBLISH"):
+        return None
+    if word == b"PUB":
+        return parting.part_by_key(command, part_count)
+    if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED") and len(command) > 2:
+        is_keyed = word in batches.PARSERS and len(command) >= batches.LEAST_WORDS
+        keys = batches.PARSERS[word](command[3:])[1].keys if is_keyed else ()
+        wanted = {part_for(key, part_count) for key in keys if key}
+        if command[2] and (not keys or not all(keys)):
+            wanted.add(part_for(command[2], part_count))
+        if len(wanted) < 2:
+            return wanted.pop() if wanted else None
+    elif (number := parting.part_of(command, part_count)) is not None:
+        return number
+    raise SpreadTopicError(topic, f"{word.decode('utf-8', 'replace')} in a transaction")
 
 
 class DoorTransaction(Transaction):
@@ -26,7 +83,7 @@ class DoorTransaction(Transaction):
     Args:
       client: the client that sent MULTI.
       own: the number of the shard of this process.
-      place_of: returns the shard and the topic that a command concerns; None if it concerns none.
+      place_of: returns the place of a command in a transaction of a shard; None if it concerns no topic.
       pass_on: carries out the commands in another shard, from MULTI to EXEC.
     """
 
@@ -34,59 +91,68 @@ class DoorTransaction(Transaction):
         self,
         client: Client,
         own: int,
-        place_of: Callable[[Command | Run], tuple[int, bytes] | None],
+        place_of: Callable[[Command | Run, int | None], Place | None],
         pass_on: Callable[[int, list[Command | Run]], None],
     ) -> None:
         super().__init__(client, table.check_queued, table.carry_out_queued, table.execute)
         self._own = own
         self._place_of = place_of
         self._pass_on = pass_on
-        self._place: tuple[int, bytes] | None = None
+        self._place: Place | None = None
         self._commands: list[Command | Run] = []
 
     def execute(self, command: Command) -> bytes:
         """Return the reply to one command; raises MiniqueueError."""
         word = command[0].upper()
         if word == b"EXEC" and len(command) == 1 and not self.is_aborted and self._is_elsewhere:
-            shard, _ = self._place or (self._own, b"")
+            shard = self._own if self._place is None else self._place.shard
             self.end()
             self._pass_on(shard, [[b"MULTI"], *self._commands, command])
             return b""
         if word not in (b"EXEC", b"DISCARD", b"RESET", b"QUIT"):
-            self._check_place(command)
-            reply = super().execute(command)
-            self._commands.append(command)
+            own = self._placed(command)
+            reply = super().execute(own)
+            self._commands.append(own)
             return reply
         return super().execute(command)
 
     def queue_run(self, run: Run) -> bytes:
         """Queue a run of PUBLISH that the client may send; return its replies, b"" if it does not fit as a whole."""
-        of_run = self._place_of(run)
-        if of_run is not None and self._place is not None and of_run[0] != self._place[0]:
+        of_run = self._place_of(run, None if self._place is None else self._place.shard)
+        if of_run is not None and self._place is not None and of_run.shard != self._place.shard:
             return b""  # each command is refused for itself
-        replies = super().queue_run(run)
+        own = run if of_run is None else of_run.command
+        assert isinstance(own, Run)  # it stays one
+        replies = super().queue_run(own)
         if replies:
             self._place = self._place or of_run
-            self._commands.append(Run(run.head, [*run.lasts]))  # the queue adds to its own list
+            self._commands.append(Run(own.head, [*own.lasts]))  # the queue adds to its own list
         return replies
 
     @property
     def _is_elsewhere(self) -> bool:
-        return self._place is not None and self._place[0] != self._own
+        return self._place is not None and self._place.shard != self._own
 
-    def _check_place(self, command: Command) -> None:
-        """Raise CrossShardError if a command concerns another shard than those before it."""
+    def _placed(self, command: Command) -> Command:
+        """Return a command as the shard of the transaction carries it out.
+
+        Raises CrossShardError, or SpreadTopicError, if it concerns another shard than those before it.
+        """
+        before = self._place
         try:
-            of_command = self._place_of(command)
+            place = self._place_of(command, None if before is None else before.shard)
+            if place is not None and before is not None and place.shard != before.shard:
+                if place.topic == before.topic:
+                    raise SpreadTopicError(place.topic, "a transaction")
+                raise CrossShardError(before.topic, place.topic)
         except MiniqueueError:
             self.is_aborted = True
             raise
-        if of_command is None:
-            return
-        if self._place is not None and of_command[0] != self._place[0]:
-            self.is_aborted = True
-            raise CrossShardError(self._place[1], of_command[1])
-        self._place = self._place or of_command
+        if place is None:
+            return command
+        self._place = before or place
+        assert isinstance(place.command, list)  # it stays one
+        return place.command
 
 
 def reply_to_exec(data: bytes, command_count: int) -> bytes:

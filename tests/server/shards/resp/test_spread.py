@@ -215,12 +215,6 @@ async def test_what_a_spread_topic_does_not_have_yet_is_refused(client, words):
     assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
 
 
-async def test_a_transaction_with_a_spread_topic_is_refused(client):
-    client.tell((b"MULTI",), (b"PUB", TOPIC, b"x"), (b"EXEC",))
-    began, queued, executed = await client.hear(3)
-    assert (began, queued[:11], executed[:10]) == (b"+OK\r\n", b"-CROSSSHARD", b"-EXECABORT")
-
-
 @pytest.mark.parametrize("words", [(b"PUB", b"x"), (b"RECEIVE",), (b"LEN",), (b"SUBSCRIBE",)])
 async def test_no_client_can_name_a_part(client, words):
     word, *rest = words
