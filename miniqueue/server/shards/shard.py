@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import orjson
 from starlette.types import ASGIApp
 
 from miniqueue.broker import Broker
@@ -37,6 +38,7 @@ from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.held import HeldByShards
+from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import Spreading
 from miniqueue.server.shards.parent import READY, SETTLED
@@ -126,18 +128,34 @@ class Shard:
     async def serve(self, broker: Broker, resp: RespServer, apps: Mapping[str, ASGIApp]) -> asyncio.Server:
         """Serve the other shards: RESP connections of their clients, and requests for the applications of each port."""
         held = HeldByShards(broker.shares, time.monotonic)
-        self.peers.held = held.own
+        self.peers.report = partial(self._report, held)
         self.spreading = Spreading(broker, self.peers)
         sign_in = resp.shared.sign_in
         self._serving = Serving(apps, broker.memory) if sign_in is None else Serving(apps, broker.memory, sign_in.named)
         assert broker.outbox is not None  # it is one of several
         assert broker.inbox is not None  # the same
         self._carrier = Carrier(broker.outbox, Sending(self.peers))
-        back = Back(resp, self._serving, held.take, broker.inbox, self.spreading)
+        back = Back(resp, self._serving, partial(self._hear, held), broker.inbox, self.spreading)
         loop = asyncio.get_running_loop()
         if isinstance(loop, AcceptingLoop):
             loop.admit_to_reserve(self._back)  # when clients have used up all descriptors, the others must hear of it
         return await loop.create_server(back, sock=self._back)
+
+    def _report(self, held: HeldByShards) -> bytes:
+        """Return what the other shards hear of this one: what users with quotas have, and what clients publish."""
+        return orjson.dumps({"held": held.own(), "accepted": self.peers.part_choice.report()})
+
+    def _hear(self, held: HeldByShards, shard: str, said: bytes) -> None:
+        """Take what another shard says."""
+        report = orjson.loads(said)
+        held.take(shard, report["held"])
+        self.peers.part_choice.take(int(shard), report["accepted"])
+
+    async def _follow(self) -> None:
+        """Choose parts by what the shards report, until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            self.peers.part_choice.follow()
 
     def drain(self) -> "set[asyncio.Task[None]]":
         """Return the tasks that serve requests of other shards now, and end after them."""
@@ -195,3 +213,4 @@ class Shard:
             group.create_task(self.peers.watch())
             group.create_task(self._carrier.run(self.peers.others()))
             group.create_task(self.spreading.tend())
+            group.create_task(self._follow())

@@ -6,11 +6,9 @@ A quota can be exceeded by what was added within that time. What a shard has sai
 again, as one that has ended holds no connections; its topics count again as soon as it is back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from operator import add
-from typing import Final
-
-import orjson
+from typing import Any, Final
 
 from miniqueue.broker.model.shares import NOTHING_HELD, Held, Shares
 
@@ -31,13 +29,13 @@ class HeldByShards:
         self._monotonic = monotonic
         self._said: dict[str, tuple[float, dict[str, Held]]] = {}
 
-    def own(self) -> bytes:
+    def own(self) -> dict[str, list[float]]:
         """Return what the others hear."""
-        return orjson.dumps({user: [*held] for user, held in self._shares.held().items()})
+        return {user: [*held] for user, held in self._shares.held().items()}
 
-    def take(self, shard: str, said: bytes) -> None:
+    def take(self, shard: str, said: Mapping[str, Sequence[Any]]) -> None:
         """Take what a shard says."""
-        held = {user: Held(*amounts) for user, amounts in orjson.loads(said).items()}
+        held = {user: Held(*amounts) for user, amounts in said.items()}
         now = self._monotonic()
         self._said[shard] = now, held
         together: dict[str, Held] = {}

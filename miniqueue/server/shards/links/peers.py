@@ -16,6 +16,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure, Link
+from miniqueue.server.shards.links.part_choice import PartChoice
 from miniqueue.wire.resp_replies import bulk
 
 #: How often a shard is asked whether it answers, and how long it may take.
@@ -36,7 +37,8 @@ class Peers:
 
     Attributes:
       chance: decides which shard is asked first.
-      held: returns what users with quotas have here, as JSON, which the others hear with each question.
+      part_choice: chooses parts of spread topics for messages without keys.
+      report: returns what the others hear with each question, as JSON.
       on_away: called with the number of a shard that has ended, or does not answer any more.
     """
 
@@ -44,7 +46,8 @@ class Peers:
         self.placing = placing
         self._paths = paths
         self.chance = Random(placing.number)
-        self.held: Callable[[], bytes] = lambda: b"{}"
+        self.part_choice = PartChoice(placing)
+        self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
         self._links: dict[Link, int] = {}
         self._away: set[int] = set()
@@ -101,7 +104,7 @@ class Peers:
     async def _ask(self, number: int) -> None:
         """Ask a shard whether it answers, as long as it does; then give up what waits for it."""
         link = self._open(number, Introduction("ping", name=str(self.placing.number)))
-        while await _answers(link, self.held()):
+        while await _answers(link, self.report()):
             if number in self._away:
                 self._away.discard(number)
                 log.info("a shard answers again", shard=number)
@@ -118,12 +121,12 @@ class Peers:
         self.on_away(number)
 
 
-async def _answers(link: Link, held: bytes) -> bool:
+async def _answers(link: Link, report: bytes) -> bool:
     """Return whether the process at the other end of a link answers in time."""
     if link.is_lost:
         return False
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            return not isinstance(await link.ask(b"*2\r\n$4\r\nHELD\r\n" + bulk(held)), Failure)
+            return not isinstance(await link.ask(b"*2\r\n$4\r\nHEAR\r\n" + bulk(report)), Failure)
     except TimeoutError:
         return False

@@ -20,12 +20,13 @@ from miniqueue.broker import Commit
 from miniqueue.core.message.ids import following_ids, joined_ids, parse_message_id, runs_of
 from miniqueue.core.message.numerals import sizes_of
 from miniqueue.core.message.partitioning import indexes_by_number
+from miniqueue.core.message.parts import part_for
 from miniqueue.core.options.batch import BatchOptions, parse_each, parse_packed
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
-from miniqueue.server.shards.resp.parting import part_for_any, without_parts
+from miniqueue.server.shards.resp.parting import Choose, without_parts
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import bulk, integer, joined_array
 
@@ -51,18 +52,26 @@ class Share(NamedTuple):
     words: Command
 
 
-def cut(command: Command, part_count: int, check: Callable[[Sequence[bytes], BatchOptions], None]) -> list[Share]:
-    """Return the messages of each part; `check` raises an error for payloads or options that are not possible.
+def cut(
+    command: Command, part_count: int, choose: Choose, check: Callable[[Sequence[bytes], BatchOptions], None]
+) -> list[Share]:
+    """Return the messages of each part.
+
+    `choose` chooses the part of those without a key; `check` raises an error for payloads or options that are not
+    possible.
 
     Raises RequestError.
     """
     word, dedup_id, words = command[0].upper(), command[2], command[3:]
     payloads, options = PARSERS[word](words)
     if not any(options.keys):
-        return [Share(part_for_any(dedup_id, part_count), range(len(payloads)), command[2:])]
+        number = part_for(dedup_id, part_count) if dedup_id else choose(len(payloads))
+        return [Share(number, range(len(payloads)), command[2:])]
     check(payloads, options)
-    of_no_key = part_for_any(dedup_id, part_count)
-    numbers = [part_for_any(key, part_count) if key else of_no_key for key in options.keys]
+    of_no_key = 0
+    if keyless_count := sum(not key for key in options.keys):
+        of_no_key = part_for(dedup_id, part_count) if dedup_id else choose(keyless_count)
+    numbers = [part_for(key, part_count) if key else of_no_key for key in options.keys]
     shares = indexes_by_number(numbers)
     if len(shares) == 1:
         return [Share(numbers[0], range(len(payloads)), command[2:])]

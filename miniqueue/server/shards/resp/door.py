@@ -113,6 +113,7 @@ class Door:
         self._peers = peers
         self._links: dict[int, Link] = {}
         self._outgoing: dict[int, list[_Short]] = {}
+        self._chosen: dict[bytes, int] = {}  # the parts of messages without keys, until the next iteration
         self._stream: SpreadStream | None = None
         self._got = Got(client, peers.placing, self._ask)
         self._of_all: dict[bytes, Callable[[Command], bool]] = {
@@ -384,7 +385,7 @@ class Door:
             self._client.put_back([command.run, command.last])
             return True
         if isinstance(command, Run):
-            self._carry_out_in_part(topic, parting.turn() % part_count, command)
+            self._carry_out_in_part(topic, self._choose(topic, part_count, len(command.lasts)), command)
             return True
         self._check(command)
         word, subcommand = command[0].upper(), command[1].upper()
@@ -403,7 +404,7 @@ class Door:
             self._publish_batch(topic, part_count, command)
         elif self._got.is_about(command):
             self._when_written(partial(self._got.carry_out, part_count, command))
-        elif (number := parting.part_of(command, part_count)) is not None:
+        elif (number := parting.part_of(command, part_count, partial(self._choose, topic, part_count))) is not None:
             self._carry_out_in_part(topic, number, command)
         elif word in parting.SETTLES:
             self._when_written(partial(self._settle_parts, topic, command, parting.cut(command, part_count)))
@@ -414,7 +415,7 @@ class Door:
 
     def _publish_batch(self, topic: bytes, part_count: int, command: Command) -> None:
         """Publish a batch whose messages can have keys, in the parts of these; raises MiniqueueError."""
-        shares = batches.cut(command, part_count, self._check_batch)
+        shares = batches.cut(command, part_count, partial(self._choose, topic, part_count), self._check_batch)
         if len(shares) == 1:
             self._carry_out_in_part(topic, shares[0].number, command)
             return
@@ -443,6 +444,17 @@ class Door:
             raise PayloadTooLargeError(longest_bytes, broker.max_message_bytes)
         if options.others:
             options.attributes(broker.clock.now_ms())
+
+    def _choose(self, topic: bytes, part_count: int, message_count: int) -> int:
+        """Return the part of messages without a key: those of one pipeline are in one, so that they are one batch."""
+        if not self._chosen:
+            asyncio.get_running_loop().call_soon(self._chosen.clear)
+        number = self._chosen.get(topic)
+        if number is None:
+            number = self._chosen[topic] = self._peers.part_choice.choose(topic, part_count, message_count)
+        else:
+            self._peers.part_choice.add(topic, number, message_count)
+        return number
 
     def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
         """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""

@@ -10,9 +10,9 @@ LEN, STATS, PEEK, MESSAGES, and so on                 all: `asking`
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
 from miniqueue.core.message.partitioning import indexes_by_number
@@ -31,6 +31,8 @@ _BY_ID: Final = frozenset({b"MESSAGE", b"TRACE", b"CANCEL"})
 #: The commands whose second word is one of several acts.
 _BELOW: Final = frozenset({b"MESSAGE", b"MESSAGES", b"GROUP", b"TOPIC"})
 _PART: Final = re.compile(rb"\x1f\d{1,2}")
+#: Chooses a part for a number of messages without a key.
+Choose: TypeAlias = Callable[[int], int]
 _turns = count()
 
 
@@ -49,19 +51,22 @@ def turn() -> int:
     return next(_turns)
 
 
-def part_of(command: Command, part_count: int) -> int | None:
+def part_of(command: Command, part_count: int, choose: Choose) -> int | None:
     """Return the number of the part that carries a command out; None if it concerns several.
+
+    `choose` chooses the part of messages without a key.
 
     Raises RequestError for invalid options.
     """
     word = command[0].upper()
     if word in (b"PUBLISH", b"MPUBLISH"):
-        return turn() % part_count
+        return choose(len(command) - 2)
     if word in (b"PUB", b"REQUEST"):
         number = part_by_key(command, part_count)
-        return turn() % part_count if number is None else number
+        return choose(1) if number is None else number
     if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):  # the latter two without messages, which a part refuses
-        return part_for_any(command[2] if len(command) > 2 else b"", part_count)
+        dedup_id = command[2] if len(command) > 2 else b""
+        return part_for(dedup_id, part_count) if dedup_id else choose(max(0, len(command) - 3))
     return _part_named(command, part_count)
 
 
@@ -92,11 +97,6 @@ def _part_named(command: Command, part_count: int) -> int | None:
     if word == b"READ" and words and words[0].isdigit():
         return part_of_partition(int(words[0][:9])) % part_count
     return None
-
-
-def part_for_any(key: bytes, part_count: int) -> int:
-    """Return the number of the part for a key, a dedup id, or a unique key; without any, that of the next turn."""
-    return part_for(key, part_count) if key else turn() % part_count
 
 
 def _receipts(command: Command) -> Sequence[bytes]:

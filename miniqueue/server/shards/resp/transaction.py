@@ -72,7 +72,7 @@ def _part_of(topic: bytes, command: Command, part_count: int) -> int | None:
             wanted.add(part_for(command[2], part_count))
         if len(wanted) < 2:
             return wanted.pop() if wanted else None
-    elif (number := parting.part_of(command, part_count)) is not None:
+    elif (number := parting.part_of(command, part_count, lambda _: 0)) is not None:
         return number
     raise SpreadTopicError(topic, f"{word.decode('utf-8', 'replace')} in a transaction")
 

@@ -98,6 +98,16 @@ async def test_what_concerns_a_part_of_the_own_shard_takes_no_detour(client, fle
     assert [len(member.resp.shared.linked()) for member in fleet.members] == [0, 1, 1]
 
 
+async def test_messages_of_a_pipeline_without_keys_are_in_one_part(client):
+    parts = set[bytes]()
+    for _ in range(2 * PARTS):
+        client.tell(*[(b"PUB", TOPIC, b"x")] * 10, (b"PUBLISH", TOPIC, b"x"), (b"PUB", TOPIC, b"x"))
+        ids = [value_of(reply) for reply in await client.hear(12)]
+        [part] = {message_id.partition(b"-")[0] for message_id in ids if message_id != b"OK"}
+        parts.add(part)
+    assert len(parts) == PARTS
+
+
 async def test_a_pipeline_to_all_parts_is_answered_in_order(client):
     pubs = [(b"PUB", TOPIC, b"%d" % number, b"KEY", b"%d" % number) for number in range(50)]
     refused = (b"PUB", TOPIC, b"x", b"TTL", b"soon")
