@@ -52,6 +52,8 @@ def _nothing(_: list[CursorLease]) -> None:
 
 
 ACK: Final = Settling(partial(settle_each, GroupCursor.ack), MAX_ACKED, is_returned=False, is_by_lease=True)
+#: For messages that did not reach the consumer, which has gone.
+LEAVE: Final = Settling(partial(returning.nack_all, cause="disconnects"), has_places=True)
 BACK: Final = Settling(partial(settle_each, returning.back))
 
 

@@ -10,6 +10,8 @@ whose first word is another random text:
     secret, introduction ─▶ the client has become another user, or has said something else of itself
     secret, END-WAIT     ─▶ the command before it waits no longer: the owner looks for this in what arrives behind it
     secret, TAKE, …      ─▶ messages of parts of a spread topic (`resp.taking`), which is answered as RECEIVE
+    secret, GIVE-UP      ─▶ the same, and what it is about to lease returns to its topics
+    secret, RETURN, …    ─▶ messages return to their topic (`resp.returning`)
 """
 
 import asyncio
@@ -28,12 +30,13 @@ MAX_HELD_BYTES: Final = 256 << 10
 MAX_UNSENT_BYTES: Final = 64 << 10
 
 
-#: The order that ends the wait of the command before it.
+#: The orders that end the wait of the command before them.
 END_WAIT: Final = b"END-WAIT"
+GIVE_UP: Final = b"GIVE-UP"
 
 
 def order(secret: bytes, *words: bytes) -> bytes:
-    """Return an order of the door; one of a single word is answered with OK."""
+    """Return an order of the door; it is answered with a line, unless it is for messages."""
     return b"*%d\r\n%b%b" % (1 + len(words), bulk(secret), b"".join(map(bulk, words)))
 
 
@@ -240,23 +243,28 @@ class Link(asyncio.Protocol):
             self.close()
 
     async def ask_order(self, *words: bytes) -> "bytes | Failure":
-        """Give an order of several words, and return its reply, or why there is none."""
+        """Give an order, and return its reply, or why there is none."""
         return await self.ask(order(self._secret.encode(), *words))
 
     def end_wait(self) -> None:
         """Make the owner answer a command that waits, which is the last one that was sent."""
-        self._order(END_WAIT)
+        self.give_order(END_WAIT)
+
+    def give_up(self) -> None:
+        """Make the owner answer such a command without messages, if it has not leased them yet."""
+        self.give_order(GIVE_UP)
 
     def introduce(self, introduction: Introduction) -> None:
         """Say that the client is another user now, or calls itself otherwise; it keeps what it holds."""
         self.introduction = introduction
-        self._order(self._introduced())
+        self.give_order(self._introduced())
 
     def _introduced(self) -> bytes:
         return self.introduction._replace(secret=self._secret).encode()
 
-    def _order(self, text: bytes) -> None:
-        self.send(order(self._secret.encode(), text), Batch(None, _nothing, _nothing, line_count=1))
+    def give_order(self, *words: bytes) -> None:
+        """Give an order; its reply, a line, does not matter."""
+        self.send(order(self._secret.encode(), *words), Batch(None, _nothing, _nothing, line_count=1))
 
     def end(self) -> None:
         """Close this half: the client sends no more. The owner answers what was sent, and ends the link."""

@@ -12,6 +12,7 @@ Replies have the order of the commands: those of gathered commands wait for each
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from miniqueue.core.options.batch import BatchOptions
 from miniqueue.errors import InvalidTopicError, MiniqueueError, PayloadTooLargeError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, SpreadTopicError
 from miniqueue.server.resp.commands import table
-from miniqueue.server.resp.commands.context import Presence, Waiting, answer_later
+from miniqueue.server.resp.commands.context import Waiting, answer_later
 from miniqueue.server.resp.commands.events import EventStream
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.resp.replies import LateReply
@@ -32,13 +33,15 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
-from miniqueue.server.shards.resp import asking, batches, merging, parting, setting
+from miniqueue.server.shards.resp import asking, batches, merging, parting, receiving, setting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
-from miniqueue.server.shards.resp.receiving import only_shard_of, receive_any
+from miniqueue.server.shards.resp.receiving import only_shard_of
+from miniqueue.server.shards.resp.returning import is_there, leased_in, take_back
 from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.taking import EMPTY, Taking, order_of, take, take_here
 from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
+from miniqueue.server.shards.resp.waiting import PassedOn, WaitingShards, Waits
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction, encode_run
@@ -274,7 +277,8 @@ class Door:
             return
         self._send_outgoing()
         if word in WAITING:
-            self._wait(link, data, word)
+            topic = command[1] if word == b"RECEIVE" and isinstance(command, list) else None
+            self._wait(link, data, word, partial(self._take_back, topic) if topic else _nothing)
         elif word in (b"SUBSCRIBE", b"SUB"):
             client.hold()
             link.send(data, Batch(None, partial(self._begin_tunnel, link), partial(self._fail, word)))
@@ -287,13 +291,13 @@ class Door:
             asyncio.get_running_loop().call_soon(self._send_outgoing)
         self._outgoing.setdefault(shard, []).append(short)
 
-    def _wait(self, link: Link, data: bytes, word: bytes) -> None:
+    def _wait(self, link: Link, data: bytes, word: bytes, take_back: Callable[[bytes], None]) -> None:
         """Send a command that can wait at its owner; it does not if the client has ended, and so may have gone."""
-        client, waiting = self._client, _Waiting(link)
-        client.hold(waiting)
-        link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+        client, passed_on = self._client, PassedOn(self._client, link, take_back)
+        client.hold(passed_on)
+        link.send(data, Batch(passed_on.take_part, passed_on.take, partial(self._fail, word)))
         if client.has_ended:
-            waiting.wait_no_longer()
+            passed_on.wait_no_longer()
 
     def _moved(self, shard: int, topic: bytes, command: Parsed) -> bytes:
         """Return the reply that sends the client to the node of a shard; b"" if the command is to be passed on.
@@ -399,7 +403,7 @@ class Door:
         elif word == b"RECEIVE":
             self._client.check_client()
             taking = Taking()
-            self._when_written(partial(self._receive_spread, topic, part_count, command, taking), taking)
+            self._receive_when_written(topic, partial(self._receive_spread, topic, part_count, command, taking), taking)
         elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
         elif self._got.is_about(command):
@@ -528,15 +532,18 @@ class Door:
         client.session.received = topic, options.group, options.member
 
         async def take_from(shard: int, parts: Sequence[bytes], max_count: int) -> bytes:
+            if not is_there(client):
+                return EMPTY
             if shard == placing.number:
                 return await take_here(client, parts, options._replace(max_count=max_count), taking)
             return _answer(await self._link(shard).ask_order(*order_of(command[2:], parts, max_count)))
 
+        until = asyncio.get_running_loop().time() + options.wait_seconds
         received = await take(take_from, placing, topic, part_count, options.max_count, self._peers.chance)
-        if received != EMPTY or not options.wait_seconds or not taking.is_waiting or client.has_ended:
-            return received
         asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
-        return parting.messages_of(await receive_any(self._ask, placing, asked, taking))
+        if received == EMPTY and self._may_wait(until, taking):
+            received = parting.messages_of(await self._wait_in_shards(receiving.wanted(asked), until, taking))
+        return received
 
     # --- all shards -------------------------------------------------------------------------------------------
 
@@ -599,18 +606,71 @@ class Door:
             self._client.close_when_sent()
 
     def _receive_any(self, command: Command) -> bool:
-        placing, presence = self._peers.placing, Presence()
+        placing, waits = self._peers.placing, Waits()
         named, command = command, self._with_parts(command)
         shard = only_shard_of(command, placing)
         if shard == placing.number and command is named:
             return False
         if shard is None or command is not named:
-            self._when_written(partial(receive_any, self._ask, placing, command, presence), presence)
+            self._receive_when_written(None, partial(self._receive_in_shards, command, waits), waits)
         else:
             self._send_outgoing()
             link = self._link(shard)
-            self._wait(link, encode(command), b"RECEIVE")
+            self._wait(link, encode(command), b"RECEIVE", partial(self._take_back, None))
         return True
+
+    def _receive_when_written(
+        self, topic: bytes | None, work: Callable[[], Coroutine[Any, Any, bytes]], waits: Waits
+    ) -> None:
+        """Reply with messages, of a topic, or of several if it is None; if the client has left, they return."""
+
+        async def receive() -> bytes:
+            reply = await work()
+            if not is_there(self._client):
+                self._take_back(topic, reply)
+            return reply
+
+        self._when_written(receive, waits)
+
+    async def _receive_in_shards(self, command: Command, waits: Waits) -> bytes:
+        """Return the reply to RECEIVEANY: what there is now, or, if there is nothing, what comes first."""
+        wanted = receiving.wanted(command)
+        until = asyncio.get_running_loop().time() + wanted.wait_seconds
+        is_present = partial(is_there, self._client)
+        received = await receiving.receive_now(self._ask, self._peers.placing, wanted, is_present)
+        if received == EMPTY and self._may_wait(until, waits):
+            received = await self._wait_in_shards(wanted, until, waits)
+        return received
+
+    def _may_wait(self, until: float, waits: Waits) -> bool:
+        """Return whether the client waits for messages, and there is time left."""
+        return waits.is_waiting and not self._client.has_ended and until > asyncio.get_running_loop().time()
+
+    async def _wait_in_shards(self, wanted: receiving.Wanted, until: float, waits: Waits) -> bytes:
+        """Return the messages of the shard that has some first, as a reply to RECEIVEANY; raises ShardAwayError."""
+        commands = wanted.waits(self._peers.placing, until - asyncio.get_running_loop().time())
+        links = [self._link(shard) for shard in commands]  # before one of them waits
+        waits.act = waiting = WaitingShards(partial(self._take_back, None))
+        for (shard, own), link in zip(commands.items(), links, strict=True):
+            waiting.ask(shard, link, own)
+        first = _answer(await waiting.first())
+        return await self._acknowledged(first) if wanted.is_acked and is_there(self._client) else first
+
+    async def _acknowledged(self, reply: bytes) -> bytes:
+        """Acknowledge the messages in a reply to RECEIVEANY; return it as it is with AUTOACK."""
+        for topic, receipts in leased_in(reply, None, self._client.broker.spread_of):
+            with suppress(MiniqueueError):  # then they are delivered again, as after a crash
+                await self._ask(self._peers.placing.shard_of(topic), [b"ACK", topic, *receipts])
+        return receiving.without_receipts(reply)
+
+    def _take_back(self, topic: bytes | None, reply: bytes) -> None:
+        """Return the messages in the reply to RECEIVE of a topic, or to RECEIVEANY, which the client does not get."""
+
+        def open_link(name: bytes) -> Link:
+            return self._peers.open(self._peers.placing.shard_of(name), self._introduction())
+
+        for name, receipts in leased_in(reply, topic, self._client.broker.spread_of):
+            take_back(open_link, name, receipts)
 
     def _with_parts(self, command: Command) -> Command:
         """Return a RECEIVEANY that names the parts of spread topics in their place; raises InvalidTopicError."""
@@ -686,19 +746,8 @@ def _reply_count(command: Parsed) -> int:
     return len(command.lasts) if isinstance(command, Run) else 1
 
 
-class _Waiting:
-    """A command that waits at its owner."""
-
-    def __init__(self, link: Link) -> None:
-        self._link: Link | None = link
-
-    def give_up(self) -> None:
-        """End the wait: the owner answers now."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.end_wait()
-
-    wait_no_longer = give_up
+def _nothing(_: bytes) -> None:
+    """Ignore a reply that leases nothing."""
 
 
 class Tunnel:

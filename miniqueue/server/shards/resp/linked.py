@@ -2,13 +2,14 @@
 
 import asyncio
 
+from miniqueue.broker.leases.settling import LEAVE
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.errors import NotAuthenticatedError
 from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
-from miniqueue.server.shards.links.link import END_WAIT, order
+from miniqueue.server.shards.links.link import END_WAIT, GIVE_UP, order
 from miniqueue.server.shards.resp.taking import TAKE, Taking, take_ordered
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
@@ -25,7 +26,7 @@ class LinkedConnection(RespConnection):
         self._introduction = introduction
         self.session.id = introduction.id
         self._secret = introduction.secret.encode()
-        self._end_wait = order(self._secret, END_WAIT)
+        self._end_wait, self._give_up = order(self._secret, END_WAIT), order(self._secret, GIVE_UP)
         self._last_read = b""
         self._has_ended_wait = False
         self.router = None  # what comes over a link concerns this shard
@@ -57,6 +58,9 @@ class LinkedConnection(RespConnection):
             if self._has_come(self._end_wait, data):
                 self._has_ended_wait = True
                 self.wait_no_longer()
+            if self._has_come(self._give_up, data):
+                self._has_ended_wait = True
+                self.give_up_waiting()
         self._last_read = data
         super().data_received(data)
 
@@ -69,18 +73,31 @@ class LinkedConnection(RespConnection):
         """Whether commands are not to wait: the door has ended the wait, or the link."""
         return self._has_ended_wait or super().has_ended
 
-    def take(self, order: Command) -> None:
+    def obey(self, order: Command) -> None:
+        """Carry out an order, and see to its reply; raises ProtocolError."""
+        match order:
+            case [text] if text in (END_WAIT, GIVE_UP):
+                self._has_ended_wait = False  # the command that waited came before the order
+            case [text]:
+                self._become(parse_introduction(text))
+            case [word, *_] if word == TAKE:
+                self._take(order)
+                return
+            case [_, topic, *receipts]:
+                answer_later(self, self._return(topic, receipts))
+                return
+        self.reply(replies.OK)
+
+    def _take(self, order: Command) -> None:
         """Reply with messages of parts of this shard."""
         taking = Taking()
         if reply := self.after_writes(lambda: answer_later(self, take_ordered(self, order, taking), taking)):
             self.reply(reply)
 
-    def obey(self, text: bytes) -> None:
-        """Carry out an order; raises ProtocolError."""
-        if text == END_WAIT:
-            self._has_ended_wait = False  # the command that waited came before the order
-        else:
-            self._become(parse_introduction(text))
+    async def _return(self, topic: bytes, receipts: Command) -> bytes:
+        """Return messages that did not reach the client to the front of their topic."""
+        await self.broker.leases.settle_in_turns(topic, receipts, LEAVE)
+        return replies.OK
 
 
 class _Orders:
@@ -94,11 +111,7 @@ class _Orders:
         """Carry out an order; return whether it is one."""
         if isinstance(command, (Run, RunTransaction)) or command[0] != self._secret:
             return False
-        if command[1] == TAKE:
-            self._client.take(command[1:])
-        else:
-            self._client.obey(command[1])
-            self._client.reply(replies.OK)
+        self._client.obey(command[1:])
         return True
 
     def own(self, command: Parsed) -> Parsed:

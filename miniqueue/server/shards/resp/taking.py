@@ -17,15 +17,16 @@ from typing import Final
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
-from miniqueue.broker.leases.receive import ReceiveResult, Receiving
+from miniqueue.broker.leases.receive import ReceiveResult
 from miniqueue.core.message.parts import part_name
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.resp.commands.context import Client, Presence
+from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.shards.resp.parting import joined
 from miniqueue.server.shards.resp.receiving import lasting
+from miniqueue.server.shards.resp.waiting import Waits
 from miniqueue.wire.receive_replies import resp_messages
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import array, error
@@ -41,12 +42,8 @@ EMPTY: Final = array([])
 Take = Callable[[int, Sequence[bytes], int], Awaitable[bytes]]
 
 
-class Taking(Presence):
+class Taking(Waits):
     """The client that requests messages of parts in this shard, while it waits for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._receiving: Receiving | None = None
 
     async def receive(self, client: Client, part: bytes, options: ReceiveOptions) -> ReceiveResult | MiniqueueError:
         """Return what a part has now, or why it gives nothing."""
@@ -57,26 +54,14 @@ class Taking(Presence):
                 answered.set_result(received)
 
         try:
-            receiving = self._receiving = client.broker.leases.receive(part, options, answer, answer)
+            receiving = self.act = client.broker.leases.receive(part, options, answer, answer)
         except MiniqueueError as exc:
             return exc
         try:
             return answered.result() if answered.done() else await answered
         finally:
             receiving.give_up()  # if the task has been cancelled
-            self._receiving = None
-
-    def give_up(self) -> None:
-        """Stop: the client has left. What is being taken returns to its part."""
-        super().give_up()
-        if self._receiving is not None:
-            self._receiving.give_up()
-
-    def wait_no_longer(self) -> None:
-        """Take nothing that is published later."""
-        super().give_up()
-        if self._receiving is not None:
-            self._receiving.wait_no_longer()
+            self.act = None
 
 
 async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOptions, taking: Taking) -> bytes:
