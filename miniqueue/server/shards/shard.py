@@ -31,8 +31,10 @@ from miniqueue.server.shards.http.events import event_routes
 from miniqueue.server.shards.http.merging import merging_routes
 from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
+from miniqueue.server.shards.http.parts.acts import task_routes
 from miniqueue.server.shards.http.parts.asking import Parts
 from miniqueue.server.shards.http.parts.routes import SpreadRoutes
+from miniqueue.server.shards.http.parts.setting import Setting
 from miniqueue.server.shards.http.receiving import Receiving
 from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
@@ -40,7 +42,7 @@ from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
-from miniqueue.server.shards.links.spreading import Spreading
+from miniqueue.server.shards.links.spreading import Spreading, order
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
 from miniqueue.server.shards.transfers.carrier import Carrier
@@ -182,7 +184,11 @@ class Shard:
             **receiving.routes,
             **event_routes(owners),
         }
-        return HttpDoor(app, gate, owners, broker.memory, shared, SpreadRoutes(parts, receiving, broker.spread_of))
+        setting = Setting(parts, partial(order, self.peers), lambda: broker.spread_topics)
+        spread = SpreadRoutes(parts, receiving, setting, broker)
+        shared |= task_routes(owners, shared)
+        shared["GET", "/leases"] = partial(spread.leases, shared["GET", "/leases"])
+        return HttpDoor(app, gate, owners, broker.memory, shared, spread)
 
     def monitor_door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the monitoring port that shows all shards."""

@@ -99,7 +99,7 @@ class HttpDoor:
         route, needs = route_of(scope)
         if needs is None:
             return None
-        if "{topic}" not in route:
+        if needs.topic_at is None and "{topic}" not in route:
             return self._shared.get((scope["method"], route))
         placing, topic = self._owners.placing, finder_of_topic(route)(scope)
         if SEPARATOR in topic:  # no client can name a part

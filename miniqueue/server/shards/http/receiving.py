@@ -13,10 +13,10 @@ A spread topic stands for its parts. So its messages are received in the same wa
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import orjson
@@ -29,9 +29,9 @@ from miniqueue.core.options.consume import ReceiveOptions, parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import InvalidTopicError
 from miniqueue.server.asgi.replies import JSON_LINES
-from miniqueue.server.asgi.request import lists_of, query_of, until_gone
+from miniqueue.server.asgi.request import lists_of, query_of
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, without_parts
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, unless_gone, without_parts
 
 #: How long one shard waits for messages with `autoack`, before the next one does.
 SLICE_SECONDS: Final = 0.1
@@ -79,7 +79,7 @@ class Receiving:
             return
         with self._owners.gathering(scope) as gathering:
             request = _Request(self._owners, scope, queries, options, gathering)
-            answer = await _unless_gone(receive, request.run())
+            answer = await unless_gone(receive, request.run())
             if answer is not None:
                 await answer.reply()(scope, receive, send)
 
@@ -90,7 +90,7 @@ class Receiving:
         of_all = {**scope, "path": "/receive", "raw_path": b"/receive"}
         with self._owners.gathering(scope) as gathering:
             request = _Request(self._owners, of_all, queries, options, gathering)
-            answer = await _unless_gone(receive, request.run())
+            answer = await unless_gone(receive, request.run())
             if answer is not None:
                 body = answer.body if answer.is_error else _without_topic(topic, answer.body)
                 await answer.reply(body)(scope, receive, send)
@@ -216,15 +216,3 @@ def _messages(lines: bytes) -> Answer:
 def _unless_empty(answer: Answer) -> Answer | None:
     """Return an answer; None if it has no messages."""
     return answer if answer.is_error or answer.body else None
-
-
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, Answer]) -> Answer | None:
-    """Return the result of a coroutine, or end it and return None when the client disconnects."""
-    working, leaving = asyncio.create_task(work), asyncio.create_task(until_gone(receive))
-    try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)

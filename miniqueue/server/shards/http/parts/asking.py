@@ -5,13 +5,15 @@
 The text of an error can contain the name of a part, which clients see as that of the topic.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together, without_parts
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
@@ -88,8 +90,10 @@ class Parts:
 
 
 def scope_of_part(scope: Scope, topic: Spread, number: int) -> Scope:
-    """Return the scope of a request for a part of the topic that the request names in its path."""
+    """Return the scope of a request for a part of the topic that the request names, in its path or its query."""
     raw_path: bytes = scope["raw_path"]
+    if raw_path == b"/leases":
+        return with_query(scope, {"topic": topic.part(number)})
     path: str = scope["path"]
     segments = raw_path.split(b"/")
     names_topic_second = segments[1] == b"topics" and len(segments) > 2
@@ -98,6 +102,15 @@ def scope_of_part(scope: Scope, topic: Spread, number: int) -> Scope:
     decoded = path.split("/")
     decoded[at] = topic.part(number).decode("utf-8", "replace")
     return {**scope, "raw_path": b"/".join(segments), "path": "/".join(decoded)}
+
+
+def with_query(scope: Scope, query: Mapping[str, bytes | None]) -> Scope:
+    """Return the scope of a request with other parameters, without those that are None."""
+    if not query:
+        return scope
+    kept = [(name, value) for name, value in parameters_of(scope) if name not in query]
+    changed = [(name, value) for name, value in query.items() if value is not None]
+    return {**scope, "query_string": urlencode([*kept, *changed], encoding="latin-1").encode()}
 
 
 class _WithoutParts:
