@@ -38,11 +38,16 @@ def part_of_receipt(word: bytes) -> int:
 
 
 def parts_of_receipts(words: Sequence[bytes]) -> list[int]:
-    """Return `part_of_receipt` of each word; usually, all have one prefix, which a group of one part has given."""
-    prefix, dash, _ = words[0].rpartition(b"-") if words else (b"", b"", b"")
-    if dash and all(map(bytes.startswith, words, repeat(prefix + dash))):
+    """Return `part_of_receipt` of each word; words with the same prefix, which a group of one part gives, have one."""
+    first, dash, _ = words[0].rpartition(b"-") if words else (b"", b"", b"")
+    if dash and all(map(bytes.startswith, words, repeat(first + dash))):
         return [part_of_receipt(words[0])] * len(words)
-    return list(map(part_of_receipt, words))
+    prefixes = [prefix for prefix, _, _ in map(bytes.rpartition, words, repeat(b"-"))]
+    examples = dict(zip(prefixes, words, strict=True))
+    if b"" in examples:
+        return list(map(part_of_receipt, words))
+    parts = {prefix: part_of_receipt(word) for prefix, word in examples.items()}
+    return list(map(parts.__getitem__, prefixes))
 
 
 def parse_receipts(words: Sequence[bytes]) -> Sequence[int]:

@@ -275,6 +275,18 @@ async def _settle_in_turns(
     return reply
 
 
+async def settle_by_receipt(client: Client, command: Command) -> bytes:
+    """Return the reply to a settle that names receipts, once it is complete; raises as `settle`."""
+    word, options = command[0].upper(), PLAIN_NACK
+    if word == b"NACK":
+        command, options = nack_options_of(command, 2)
+    topic, *words = command[1:]
+    receipts, value, is_synced = _split(word, words)
+    act = _ACTS[word] if options is PLAIN_NACK else partial(_nack, options=options)
+    settling = act(client.broker.leases, topic, value)
+    return await _settle_in_turns(client, topic, receipts, settling, is_synced=is_synced)
+
+
 def _split(word: bytes, words: list[bytes]) -> tuple[list[bytes], bytes, bool]:
     """Return the receipts, the value that some commands have after them, and whether SYNC is in between."""
     value = words.pop() if word in _VALUED and words else b""

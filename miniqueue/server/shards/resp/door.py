@@ -26,7 +26,7 @@ from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, Sprea
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Waiting, answer_later
 from miniqueue.server.resp.commands.events import EventStream
-from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
+from miniqueue.server.resp.commands.receive import options_of_receive, settle_by_receipt, topics_of
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.introduction import Introduction
@@ -494,11 +494,20 @@ class Door:
 
     async def _settle_parts(self, topic: bytes, command: Command, settles: Sequence[parting.Settles]) -> bytes:
         """Return the reply to a settle with receipts of several parts; raises MiniqueueError."""
-        answers = list[bytes]()
-        for number, _, words in settles:
-            part = part_name(topic, number)
-            answers.append(await self._ask(self._peers.placing.shard_of(part), [command[0], part, *words]))
+        answers = await asyncio.gather(
+            *(self._settle_part(part_name(topic, number), [command[0], *words]) for number, _, words in settles)
+        )
         return parting.settled(settles, answers)
+
+    async def _settle_part(self, part: bytes, command: Command) -> bytes:
+        """Return the reply to a settle in a part; raises MiniqueueError if its shard does not answer."""
+        shard, own = self._peers.placing.shard_of(part), [command[0], part, *command[1:]]
+        if shard != self._peers.placing.number:
+            return await self._ask(shard, own)
+        try:
+            return await settle_by_receipt(self._client, own)
+        except MiniqueueError as exc:
+            return replies.error(exc.code, str(exc))
 
     async def _set(self, topic: bytes, part_count: int, command: Command) -> bytes:
         """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""

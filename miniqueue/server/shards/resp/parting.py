@@ -21,7 +21,7 @@ from miniqueue.core.options.publish import parse_words
 from miniqueue.server.resp.commands.request_reply import timeout_of
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import bulk, joined_array
+from miniqueue.wire.resp_replies import OK, bulk, joined_array
 from miniqueue.wire.resp_splitting import end_of_reply
 
 SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
@@ -134,8 +134,14 @@ def cut(command: Command, part_count: int) -> list[Settles]:
     return [Settles(part, own, [*(receipts[index] for index in own), *rest]) for part, own in indexes.items()]
 
 
+def _all_settled(count: int) -> bytes:
+    return OK if count == 1 else joined_array(count, OK * count)
+
+
 def settled(settles: Sequence[Settles], answers: Sequence[bytes]) -> bytes:
     """Return the replies to the settles of each part as one, in the order of the receipts; or the first error."""
+    if all(answer == _all_settled(len(each.indexes)) for each, answer in zip(settles, answers, strict=True)):
+        return _all_settled(sum(len(each.indexes) for each in settles))
     outcomes: dict[int, bytes] = {}
     for each, answer in zip(settles, answers, strict=True):
         if len(each.indexes) == 1:
