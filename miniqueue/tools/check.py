@@ -9,6 +9,7 @@ The store is read through a view (`storage.leveldb.view`), so no byte of it chan
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.placing import WHOLE, Placing
 from miniqueue.errors import ConfigError, CorruptionError
 from miniqueue.server.config.config import naming_flag_of_store
@@ -19,7 +20,7 @@ from miniqueue.storage.leveldb.view import viewed
 from miniqueue.tools import arguments
 from miniqueue.tools.arguments import counted
 from miniqueue.tools.audit.store import Audit
-from miniqueue.tools.audit.topic import TopicAudit
+from miniqueue.tools.audit.topic import TopicAudit, TopicCounts
 
 USAGE = """\
 Usage: miniqueue check [-db directory]
@@ -100,15 +101,25 @@ def audited(directory: Path) -> tuple[Audit, tuple[SetAside, ...], str | None]:
 
 def report(audit: Audit, torn: Sequence[SetAside], doubt: str | None = None) -> Iterator[str]:
     """Yield the report, line by line."""
-    for topic in audit.topics.values():
-        yield _topic_line(topic)
+    wholes = _wholes(audit)
+    for name, topics in wholes.items():
+        yield _topic_line(name, [topic.counts() for topic in topics])
     yield from notes(torn, doubt)
     problems = audit.problems
     for problem in problems.kept:
         yield f"problem: {problem}"
     if problems.count > len(problems.kept):
         yield f"problem: and {problems.count - len(problems.kept)} more"
-    yield _last_line(audit)
+    yield _last_line(audit, len(wholes))
+
+
+def _wholes(audit: Audit) -> dict[bytes, list[TopicAudit]]:
+    """Return the topics by name: the parts of a spread topic that are here together, and not its settings alone."""
+    wholes: dict[bytes, list[TopicAudit]] = {}
+    for topic in audit.topics.values():
+        if not topic.is_spread:
+            wholes.setdefault(whole_of(topic.name), []).append(topic)
+    return wholes
 
 
 def notes(torn: Sequence[SetAside], doubt: str | None) -> Iterator[str]:
@@ -122,16 +133,16 @@ def notes(torn: Sequence[SetAside], doubt: str | None) -> Iterator[str]:
         yield f"note: {doubt}"
 
 
-def _last_line(audit: Audit) -> str:
-    topics, keys = counted(len(audit.topics), "topic"), counted(audit.pair_count, "key")
+def _last_line(audit: Audit, topic_count: int) -> str:
+    topics, keys = counted(topic_count, "topic"), counted(audit.pair_count, "key")
     problems = counted(audit.problems.count, "problem") if audit.problems.count else "no problems"
     return f"{topics}, {keys}: {problems}"
 
 
-def _topic_line(topic: TopicAudit) -> str:
-    counts = topic.counts()
+def _topic_line(name: bytes, of_parts: Sequence[TopicCounts]) -> str:
+    counts = TopicCounts(*map(sum, zip(*of_parts, strict=True)))
     return (
-        f"topic {escape(topic.name)}: {counted(counts.chunks, 'chunk')}, {counted(counts.messages, 'message')}, "
+        f"topic {escape(name)}: {counted(counts.chunks, 'chunk')}, {counted(counts.messages, 'message')}, "
         f"{counts.waiting} waiting, {counts.delayed} delayed, {counts.returned} returned, "
         f"{counts.settled} settled but kept"
     )

@@ -42,16 +42,19 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     names = {word.encode("utf-8", "surrogateescape") for word in options.words}
     is_complete = True
     with stores_of(options) as stores, _output(options.flags.get("o")) as output:
-        for placing in stores.placings:
+        written, has_spread = set[bytes](), False
+        placings = sorted(stores.placings, key=lambda placing: not any(map(placing.has, names)))  # these first
+        for placing in placings if names else stores.placings:
             names_here = {name for name in names if placing.has(name)}
-            if names and not names_here:
+            if names and not names_here and not has_spread:
                 continue
-            exporter = Exporter(names_here)
+            exporter = Exporter(names, names_here, written)
             with stores.pairs_of(placing.number) as pairs:
                 output.writelines(exporter.lines(pairs))
             for problem in exporter.problems.kept:
                 print(f"miniqueue: {problem}", file=sys.stderr)
             is_complete = is_complete and not exporter.problems.count
+            has_spread = has_spread or exporter.has_spread
         output.flush()
     return DONE if is_complete else INCOMPLETE
 

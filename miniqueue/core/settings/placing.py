@@ -15,6 +15,13 @@ from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX
 MAX_SHARDS: Final = 64
 
 
+def origin_of(topic: bytes) -> bytes:
+    """Return the name of the topic that dead letters, and theirs, come from; of any other topic its own."""
+    while topic.endswith(DEAD_LETTER_SUFFIX):
+        topic = topic[: -len(DEAD_LETTER_SUFFIX)]
+    return topic
+
+
 class Placing(NamedTuple):
     """The place of one shard among all.
 
@@ -31,9 +38,7 @@ class Placing(NamedTuple):
         part = parse_part(topic)
         if part is not None:
             return (self.shard_of(part[0]) + part[1]) % self.shard_count
-        while topic.endswith(DEAD_LETTER_SUFFIX):
-            topic = topic[: -len(DEAD_LETTER_SUFFIX)]
-        return slot_of(topic) * self.shard_count // SLOT_COUNT
+        return slot_of(origin_of(topic)) * self.shard_count // SLOT_COUNT
 
     def has(self, topic: bytes) -> bool:
         """Return whether this shard has a topic."""

@@ -6,6 +6,9 @@
 
 Messages that are in the log only because the topic retains them are consumed, and skipped. A value that cannot be
 read is skipped and reported; the rest is exported.
+
+The parts of a spread topic have lines of their topic: ids contain the part, and lines of groups, and of settings of
+groups, name it. The settings of the topic itself, which every shard has, come once, before the lines of its parts.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +18,9 @@ from typing import TypeVar
 from miniqueue.core.cursor.lease import Range
 from miniqueue.core.message.attributes import is_for
 from miniqueue.core.message.message import NEVER_RETURNED, Record
+from miniqueue.core.message.parts import SEPARATOR, parse_part, whole_of
+from miniqueue.core.settings.placing import origin_of
+from miniqueue.core.settings.settings import BY_GROUP, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import ConfigError, CorruptionError, FormatVersionError
 from miniqueue.server.process.escaping import escape
 from miniqueue.storage.format import delays, groups, keys, schedules, values
@@ -35,16 +41,30 @@ class Exporter:
 
     Args:
       wanted: names of the topics to export; empty means all.
+      here: those that must be in this store; None: all of them.
+      written: the names of spread topics whose settings other stores have written; this one adds its own.
 
     Attributes:
       problems: values that cannot be read.
       message_count: number of lines of messages so far.
+      has_spread: whether a wanted topic is spread, so that other stores have parts of it.
     """
 
-    def __init__(self, wanted: Collection[bytes] = ()) -> None:
+    def __init__(
+        self,
+        wanted: Collection[bytes] = (),
+        here: Collection[bytes] | None = None,
+        written: set[bytes] | None = None,
+    ) -> None:
         self.problems = Problems()
         self.message_count = 0
+        self.has_spread = False
         self._wanted = wanted
+        self._here = wanted if here is None else here
+        self._written = set() if written is None else written
+        self._spread: dict[bytes, int] = {}  # number of parts, by topic
+        self._origins: dict[int, bytes] = {}  # topics that are not wanted, but perhaps dead letters of them
+        self._partition_counts: dict[bytes, int] = {}
         self._names: dict[int, bytes] = {}
         self._ticks: dict[bytes, int | None] = {}
         self._groups: dict[int, ExportGroups] = {}
@@ -64,17 +84,24 @@ class Exporter:
                 self._check_wanted()
                 are_topics_known = True
             if parts.space >= Space.CHUNK and not are_groups_known:
-                yield from self._group_lines()
+                yield from self._lines_before_messages()
                 are_groups_known = True
             yield from self._take(parts, key, value)
         if not are_topics_known:
             self._check_wanted()
         if not are_groups_known:
-            yield from self._group_lines()
+            yield from self._lines_before_messages()
 
-    def _check_wanted(self) -> None:
-        if missing := set(self._wanted) - set(self._names.values()):
+    def _check_wanted(self, *, are_settings_known: bool = False) -> None:
+        """Raise ConfigError for topics that do not exist; dead letters of a spread topic may have no part here."""
+        missing = set(self._here) - set(map(whole_of, self._names.values()))
+        origins = set() if are_settings_known else set(self._origins.values())
+        missing = {name for name in missing if origin_of(name) not in origins and not self._spread_of(name)}
+        if missing:
             raise ConfigError([f"there is no topic {escape(name)}" for name in sorted(missing)])
+
+    def _spread_of(self, name: bytes) -> int:
+        return self._spread.get(name) or self._spread.get(origin_of(name), 0)
 
     def _take(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         if parts.space is Space.TOPIC:
@@ -83,13 +110,14 @@ class Exporter:
             self._ticks[schedules.name_of(key)] = self._read(values.decode_number, key, value)
         elif parts.space is Space.SCHEDULE:
             yield from self._schedule_lines(key, value)
+        elif parts.space is Space.SETTINGS and parts.topic_id in self._origins:
+            self._note_spread(self._origins[parts.topic_id], self._read(values.decode_settings, key, value))
         elif parts.topic_id not in self._names:
             return
         elif parts.space in (Space.CURSOR, Space.GAP, Space.BITMAP, Space.GROUP, Space.GROUP_PURGE):
             self._take_group(parts, key, value)
         elif parts.space is Space.SETTINGS:
-            if (settings := self._read(values.decode_settings, key, value)) is not None:
-                yield settings_lines.encode(self._names[parts.topic_id], settings)
+            yield from self._settings_lines(self._names[parts.topic_id], key, value)
         elif parts.space is Space.CHUNK:
             yield from self._chunk_lines(parts, key, value)
         elif parts.space is Space.RECORD and parts.group in self._groups[parts.topic_id].names:
@@ -106,9 +134,45 @@ class Exporter:
     def _take_topic(self, key: bytes, value: bytes) -> None:
         entry = self._read(values.decode_topic, key, value)
         name = keys.topic_name(key)
-        if entry is not None and (not self._wanted or name in self._wanted):
+        if entry is None:
+            return
+        if not self._wanted or whole_of(name) in self._wanted:
             self._names[entry[0]] = name
             self._groups[entry[0]] = ExportGroups()
+        elif any(name == origin_of(wanted) for wanted in self._wanted):
+            self._origins[entry[0]] = name
+
+    def _note_spread(self, name: bytes, settings: TopicSettings | None) -> None:
+        if settings is not None and settings.spread:
+            self._spread[name] = settings.spread
+
+    def _settings_lines(self, name: bytes, key: bytes, value: bytes) -> Iterator[bytes]:
+        settings = self._read(values.decode_settings, key, value)
+        if settings is None:
+            return
+        if (part := parse_part(name)) is not None:
+            self._partition_counts[part[0]] = settings.partitions
+            of_groups = {name: own for name in BY_GROUP if (own := getattr(settings, name))}
+            if of_groups:
+                yield settings_lines.encode(part[0], DEFAULT_SETTINGS._replace(**of_groups), part[1])
+            return
+        self._note_spread(name, settings)
+        if name not in self._written:
+            yield settings_lines.encode(name, settings)
+        if settings.spread:
+            self._written.add(name)
+
+    def _lines_before_messages(self) -> Iterator[bytes]:
+        """Yield lines of groups, and of dead letters of spread topics, which have no settings of their own."""
+        if self._wanted:
+            self._check_wanted(are_settings_known=True)
+        self.has_spread = bool(self._spread)
+        for name in sorted({whole_of(name) for name in self._names.values() if SEPARATOR in name} - self._written):
+            self._written.add(name)
+            partition_count = self._partition_counts.get(name, DEFAULT_SETTINGS.partitions)
+            settings = DEFAULT_SETTINGS._replace(spread=self._spread_of(name), partitions=partition_count)
+            yield settings_lines.encode(name, settings)
+        yield from self._group_lines()
 
     def _take_group(self, parts: Parts, key: bytes, value: bytes) -> None:
         """Take a pair that describes a group or its progress."""
@@ -128,7 +192,8 @@ class Exporter:
     def _group_lines(self) -> Iterator[bytes]:
         for topic_id, topic_groups in self._groups.items():
             if not topic_groups.is_default_alone:
-                yield group_lines.encode(self._names[topic_id], topic_groups.names.values())
+                whole, part = parse_part(self._names[topic_id]) or (self._names[topic_id], None)
+                yield group_lines.encode(whole, topic_groups.names.values(), part)
 
     def _chunk_lines(self, parts: Parts, key: bytes, value: bytes) -> Iterator[bytes]:
         topic_groups = self._groups[parts.topic_id]
@@ -160,7 +225,8 @@ class Exporter:
         if message is None:
             return
         position = delays.due_at_ms_and_serial(key)
-        line = self._read(lambda _: delayed_lines.encode(self._names[parts.topic_id], position, message), key, value)
+        name = whole_of(self._names[parts.topic_id])
+        line = self._read(lambda _: delayed_lines.encode(name, position, message, parts.partition), key, value)
         if line is not None:
             self.message_count += 1
             yield line
@@ -169,7 +235,7 @@ class Exporter:
         self, parts: Parts, position: tuple[Range, int], record: Record, names: list[bytes], key: bytes
     ) -> Iterator[bytes]:
         try:
-            line = encode(self._names[parts.topic_id], *position, record, parts.partition, names)
+            line = encode(whole_of(self._names[parts.topic_id]), *position, record, parts.partition, names)
         except (CorruptionError, FormatVersionError) as exc:
             self.problems.add(f"message {record.seq}: {exc}; it was skipped", key)
             return

@@ -12,13 +12,15 @@ shards, there is an importer for each, and their ends come one after the other.
 from collections.abc import Iterable, Sequence
 
 from miniqueue.broker.stored import opening
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import InvalidLineError
 from miniqueue.server.process.escaping import escape
 from miniqueue.storage.format import keys, schedules, values
 from miniqueue.storage.port import Store
 from miniqueue.tools.importing.group import Batch
-from miniqueue.tools.importing.line import Line, decode, shard_of
+from miniqueue.tools.importing.line import Line, decode
+from miniqueue.tools.importing.spread import Routes
 from miniqueue.tools.importing.topic import TopicImport
 from miniqueue.tools.lines.delayed import StoredDelayed
 from miniqueue.tools.lines.groups import StoredGroups
@@ -57,9 +59,9 @@ class Importer:
         return sum(topic.message_count for topic in self._topics.values())
 
     @property
-    def topic_count(self) -> int:
-        """Number of topics so far."""
-        return len(self._topics)
+    def topic_names(self) -> set[bytes]:
+        """The names of the topics so far, without parts."""
+        return set(map(whole_of, self._topics))
 
     def take(self, line: Line, line_bytes: int) -> None:
         """Take a line of this length; raise InvalidLineError."""
@@ -135,17 +137,18 @@ async def import_all(importers: Sequence[Importer], lines: Iterable[bytes]) -> t
       InvalidLineError: a line is invalid; the text has its number; nothing was imported.
       StorageError: a store failed; into each store everything was imported, or nothing.
     """
-    placing = Placing(0, len(importers))
+    routes = Routes(Placing(0, len(importers)))
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
-            line = decode(text)
-            importer = importers[shard_of(line, placing)]
-            importer.take(line, len(text))
+            for shard, line in routes.of(decode(text)):
+                importers[shard].take(line, len(text))
         except InvalidLineError as exc:
             raise InvalidLineError(f"line {number}: {exc}; nothing was imported") from exc
-        await importer.write_if_large()
+        for importer in importers:
+            await importer.write_if_large()
     for importer in importers:
         await importer.finish()
-    return sum(each.message_count for each in importers), sum(each.topic_count for each in importers)
+    names = {name for each in importers for name in each.topic_names}
+    return sum(each.message_count for each in importers), len(names)

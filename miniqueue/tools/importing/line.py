@@ -2,7 +2,6 @@
 
 from typing import TypeAlias
 
-from miniqueue.core.settings.placing import Placing
 from miniqueue.tools.lines import delayed, groups, messages, schedules, settings
 from miniqueue.tools.lines.delayed import StoredDelayed
 from miniqueue.tools.lines.groups import StoredGroups
@@ -22,10 +21,3 @@ def decode(line: bytes) -> Line:
         or delayed.decode(line)
         or messages.decode(line)
     )
-
-
-def shard_of(line: Line, placing: Placing) -> int:
-    """Return the shard to which a line belongs: that of its topic."""
-    if placing.shard_count == 1:
-        return 0
-    return placing.shard_of(line.schedule.topic if isinstance(line, StoredSchedule) else line.topic)

@@ -108,6 +108,8 @@ class TopicImport:
 
     def delay(self, message: StoredDelayed, batch: Batch) -> None:
         """Add a delayed message; raise InvalidLineError if it cannot be added."""
+        if message.partition != self._first_partition:
+            raise InvalidLineError("a message of a part of a spread topic; the settings of the topic must come first")
         self._delays.take(message, batch)
         self._own(message.message.attributes, bytes(DelayedId(self._first_partition, *message.position)), batch)
 

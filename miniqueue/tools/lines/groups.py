@@ -2,7 +2,7 @@ r"""The groups of a topic as a JSON line, before the lines of its messages.
 
     {"topic":"letters","groups":["default","audit"]}\n
 
-A topic whose only group is `default` has no such line.
+A topic whose only group is `default` has no such line. Each part of a spread topic has its own, with the member `part`.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ import orjson
 from miniqueue.core.message.names import check_new_group
 from miniqueue.errors import InvalidLineError
 from miniqueue.errors.requests import InvalidGroupError
-from miniqueue.tools.lines.members import check_members, object_of, topic_of, value_of
+from miniqueue.tools.lines.members import check_members, object_of, part_of, topic_of, value_of
 
 #: Among messages, only those with a header or key of that name contain these bytes: within a text, quotes are escaped.
 _MARK: Final = b'"groups"'
-_MEMBERS: Final = {"topic", "groups"}
+_MEMBERS: Final = {"topic", "groups", "part"}
 
 
 class StoredGroups(NamedTuple):
@@ -25,11 +25,13 @@ class StoredGroups(NamedTuple):
 
     topic: bytes
     names: tuple[bytes, ...]
+    part: int | None = None
 
 
-def encode(topic: bytes, names: Iterable[bytes]) -> bytes:
-    """Encode the groups of a topic as a line."""
-    return orjson.dumps({"topic": shown_name(topic), "groups": [*map(shown_name, names)]}) + b"\n"
+def encode(topic: bytes, names: Iterable[bytes], part: int | None = None) -> bytes:
+    """Encode the groups of a topic, or of a part of a spread one, as a line."""
+    name = {"topic": shown_name(topic), **({} if part is None else {"part": part})}
+    return orjson.dumps(name | {"groups": [*map(shown_name, names)]}) + b"\n"
 
 
 def decode(line: bytes) -> StoredGroups | None:
@@ -40,7 +42,11 @@ def decode(line: bytes) -> StoredGroups | None:
     if "groups" not in members:
         return None
     check_members(members, _MEMBERS)
-    return StoredGroups(value_of(members, "topic", topic_of), value_of(members, "groups", names_of))
+    return StoredGroups(
+        value_of(members, "topic", topic_of),
+        value_of(members, "groups", names_of),
+        value_of(members, "part", part_of, default=None),
+    )
 
 
 def shown_name(name: bytes) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from miniqueue.core.message.names import check_new_topic
+from miniqueue.core.message.parts import MAX_PARTS
 from miniqueue.errors import InvalidLineError, InvalidTopicError
 
 #: The largest number in a line: that of a signed integer of 64 bits.
@@ -50,6 +51,11 @@ def value_of(members: dict[str, Any], name: str, parse: Callable[[Any], Any], de
 def topic_of(text: str) -> bytes:
     """Parse the name of a topic to create; raise InvalidTopicError."""
     return check_new_topic(str.encode(text))
+
+
+def part_of(number: int) -> int:
+    """Return the number of a part of a spread topic, if it is one; raise ValueError."""
+    return number_of(number, MAX_PARTS - 1)
 
 
 def number_of(number: int, maximum: int = MAX_INT64) -> int:

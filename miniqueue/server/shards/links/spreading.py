@@ -23,6 +23,7 @@ import structlog
 
 from miniqueue.broker import Broker
 from miniqueue.core.message.parts import parse_part, part_name
+from miniqueue.core.settings.placing import origin_of
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
 from miniqueue.errors import MiniqueueError, ProtocolError
@@ -125,7 +126,7 @@ class Spreading:
         can arrive meanwhile.
         """
         async with self._turn:
-            if _origin_of(name) == name:
+            if origin_of(name) == name:
                 await self._broker.admin.begin_erasure(name).wait()
             await self._erase_parts(name)
 
@@ -138,7 +139,7 @@ class Spreading:
 
     async def _clear(self, name: bytes) -> None:
         """Delete what this shard has of a spread topic and its dead letters, except a new topic that has its name."""
-        is_new = _origin_of(name) == name and self._peers.placing.has(name)
+        is_new = origin_of(name) == name and self._peers.placing.has(name)
         wholes = [each for each in self._broker.spread_topics if _is_of(each, name) and not (is_new and each == name)]
         parts = [each for each in self._broker.topics() if (part := parse_part(each)) and _is_of(part[0], name)]
         await asyncio.gather(*[self._broker.delete_topic(each) for each in (*wholes, *parts)])
@@ -173,13 +174,6 @@ class Spreading:
         reply = await (self.obey([*command]) if is_own else order(self._peers, shard, command))
         if reply.startswith(b"-"):
             raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
-
-
-def _origin_of(name: bytes) -> bytes:
-    """Return the name of the topic that dead letters, and theirs, come from."""
-    while name.endswith(DEAD_LETTER_SUFFIX):
-        name = name.removesuffix(DEAD_LETTER_SUFFIX)
-    return name
 
 
 def _is_of(topic: bytes, name: bytes) -> bool:

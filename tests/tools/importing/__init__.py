@@ -1,0 +1,1 @@
+"""Import: what lines become in stores of other kinds."""
