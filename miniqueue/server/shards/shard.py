@@ -178,6 +178,7 @@ class Shard:
                 owners,
                 app,
                 broker.limit_counts,
+                broker.spread_of,
                 max_schedule_bytes=2 * broker.max_message_bytes + MAX_MORE_BYTES,
                 max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
             ),

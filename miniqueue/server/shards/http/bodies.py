@@ -6,10 +6,16 @@
 
 A body without a topic that can be read is passed to the application of this process, which says what is wrong with it.
 The server of this process charges what is read of bodies.
+
+What concerns a spread topic concerns one part of it, whose name the owner gets: a schedule, that of its key, or of its
+own name; an act of a transaction, that of its keys, or of its receipts. An act with neither is for any part in the
+shard of the transaction.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import orjson
@@ -19,23 +25,33 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
 from miniqueue.broker.model.limits import Limit, LimitCounts
 from miniqueue.broker.transactions.acts import Way
-from miniqueue.errors import InvalidLineError, LimitReachedError, PayloadTooLargeError
-from miniqueue.errors.requests import CrossShardError
+from miniqueue.core.cursor.receipts import part_of_receipt
+from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
+from miniqueue.errors import InvalidLineError, InvalidTopicError, LimitReachedError, PayloadTooLargeError
+from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.asgi.request import parameters_of, read_body
+from miniqueue.server.asgi.routing import topic_of
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, replaying
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, replaying, without_parts
 
 #: Number of bytes of lines that are inspected in one event-loop iteration; how many bytes a line counts in addition.
 TURN_BYTES: Final = 64 << 10
 LINE_BYTES: Final = 640
 _ACTS: Final = ("publish", *(way.value for way in Way))
+_NAMES: Final = frozenset({"topic", *_ACTS})
 _CREATED: Final = 201
 _NOT_FOUND: Final = 404
 _OF_BODIES: Final = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"expect"})
 
 
 def body_routes(
-    owners: Owners, app: ASGIApp, counts: LimitCounts, *, max_schedule_bytes: int, max_transaction_bytes: int
+    owners: Owners,
+    app: ASGIApp,
+    counts: LimitCounts,
+    spread_of: Callable[[bytes], int],
+    *,
+    max_schedule_bytes: int,
+    max_transaction_bytes: int,
 ) -> dict[tuple[str, str], Handler]:
     """Return the handlers by method and route.
 
@@ -43,10 +59,11 @@ def body_routes(
       owners: the owners of all shards.
       app: the application of this process.
       counts: counts how often the limit of transactions was reached.
+      spread_of: returns over how many parts a topic is spread, 0 for others.
       max_schedule_bytes: maximum size of the body of a schedule.
       max_transaction_bytes: maximum size of the body of a transaction.
     """
-    bodies = _Bodies(owners, app, counts)
+    bodies = _Bodies(owners, app, counts, spread_of)
     return {
         ("PUT", "/schedules/{name}"): partial(bodies.schedule, max_schedule_bytes),
         ("POST", "/transactions"): partial(bodies.transaction, max_transaction_bytes),
@@ -54,10 +71,14 @@ def body_routes(
     }
 
 
+_turns = count()
+
+
 class _Bodies:
     """Answers requests whose topics must be read first."""
 
-    def __init__(self, owners: Owners, app: ASGIApp, counts: LimitCounts) -> None:
+    def __init__(self, owners: Owners, app: ASGIApp, counts: LimitCounts, spread_of: Callable[[bytes], int]) -> None:
+        self._spread_of = spread_of
         self._owners = owners
         self._app = app
         self._counts = counts
@@ -72,10 +93,11 @@ class _Bodies:
         """Answer in the shard of all topics; without any, in this process."""
         own = self._owners.placing.number
         shard = next(iter(shards), own)
+        shown = WithoutParts(scope, receive, send).send
         if shard == own:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, shown)
         else:
-            await self._owners.pass_on(shard, scope, receive, send)
+            await self._owners.pass_on(shard, scope, receive, shown)
 
     # --- transactions -----------------------------------------------------------------------------------------
 
@@ -90,21 +112,18 @@ class _Bodies:
             ) from exc
         if body is None:
             return
-        first_topics: dict[int, bytes] = {}
+        lines = _Lines(self._shard_of, self._spread_of)
         start, turn_bytes = 0, TURN_BYTES
         while start < len(body):
             end = body.find(b"\n", start)
             line = body[start : len(body) if end < 0 else end]
             start += len(line) + 1
-            if (topic := _topic_of_act(line)) is not None:
-                first_topics.setdefault(self._shard_of(topic), topic)
+            lines.add(line)
             turn_bytes -= len(line) + LINE_BYTES
             if turn_bytes < 0:
                 turn_bytes = TURN_BYTES
                 await asyncio.sleep(0)
-        if len(first_topics) > 1:
-            raise CrossShardError(*first_topics.values())
-        await self._serve(set(first_topics), scope, replaying(body, receive), send)
+        await self._serve(lines.shards(), scope, replaying(lines.body() or body, receive), send)
 
     # --- schedules --------------------------------------------------------------------------------------------
 
@@ -120,14 +139,19 @@ class _Bodies:
             raise InvalidLineError(f"body too large; must be at most {max_bytes} bytes") from exc
         if body is None:
             return
-        topic = _topic_of_schedule(body)
+        members = _parsed(body)
+        topic = _text(members, "topic")
         if topic is None:
             await self._app(scope, replaying(body, receive), send)
             return
+        check_whole(topic)
+        if part_count := self._spread_of(topic):
+            topic = part_name(topic, part_for(_text(members, "key") or topic_of(scope), part_count))
+            body = orjson.dumps({**members, "topic": topic.decode()})
         self._owners.check_all()
         with self._owners.gathering(scope) as gathering:
             answer = await self._set(self._shard_of(topic), scope, body, gathering)
-            await answer.reply()(scope, receive, send)
+            await without_parts(answer).reply()(scope, receive, send)
 
     async def _set(self, shard: int, scope: Scope, body: bytes, gathering: Gathering) -> Answer:
         answer = await self._owners.ask(shard, scope, gathering, body)
@@ -146,16 +170,89 @@ class _Bodies:
         return answer
 
 
-def _topic_of_act(line: bytes) -> bytes | None:
-    """Return the topic of an act of a transaction; None if the line is wrong."""
-    members = _parsed(line)
-    topics = [members[name] for name in _ACTS if name in members]
-    return topics[0].encode() if len(topics) == 1 and isinstance(topics[0], str) else None
+class _Lines:
+    """The acts of a transaction, each with the topic, or the part, that it concerns.
+
+    Args:
+      shard_of: returns the shard with a topic.
+      spread_of: returns over how many parts a topic is spread, 0 for others.
+    """
+
+    def __init__(self, shard_of: Callable[[bytes], int], spread_of: Callable[[bytes], int]) -> None:
+        self._shard_of = shard_of
+        self._spread_of = spread_of
+        self._first_topics: dict[int, bytes] = {}  # by shard
+        self._lines: list[bytes] = []
+        self._is_changed = False
+        self._free: dict[int, tuple[str, dict[str, Any]]] = {}  # the acts for any part, by line
+
+    def add(self, line: bytes) -> None:
+        """Add a line; raises SpreadTopicError for an act that concerns several parts, and InvalidTopicError."""
+        members = _parsed(line)
+        named = [(name, topic) for name in _ACTS if (topic := _text(members, name)) is not None]
+        self._lines.append(line)
+        if len(named) != 1:
+            return  # the line is wrong
+        [(name, topic)] = named
+        check_whole(topic)
+        if not (part_count := self._spread_of(topic)):
+            self._first_topics.setdefault(self._shard_of(topic), topic)
+            return
+        parts = _parts_of_act(members, part_count)
+        if len(parts) > 1:
+            raise SpreadTopicError(topic, f"one {name}")
+        if parts:
+            self._set(len(self._lines) - 1, name, members, topic, parts.pop())
+        else:
+            self._free[len(self._lines) - 1] = name, members
+
+    def _set(self, index: int, name: str, members: dict[str, Any], topic: bytes, number: int) -> None:
+        part = part_name(topic, number)
+        self._first_topics.setdefault(self._shard_of(part), topic)
+        self._lines[index] = orjson.dumps({**members, name: part.decode()})
+        self._is_changed = True
+
+    def shards(self) -> set[int]:
+        """Return the shard of all topics, or none; raises CrossShardError if there are several."""
+        for index, (name, members) in self._free.items():
+            topic = members[name].encode()
+            numbers = range(self._spread_of(topic))
+            beside = [number for number in numbers if self._shard_of(part_name(topic, number)) in self._first_topics]
+            choice = beside or numbers
+            self._set(index, name, members, topic, choice[next(_turns) % len(choice)])
+        if len(self._first_topics) > 1:
+            raise CrossShardError(*dict.fromkeys(self._first_topics.values()))
+        return set(self._first_topics)
+
+    def body(self) -> bytes | None:
+        """Return the body with the names of parts; None if it has stayed as it was."""
+        return b"\n".join(self._lines) if self._is_changed else None
 
 
-def _topic_of_schedule(body: bytes) -> bytes | None:
-    topic = _parsed(body).get("topic")
-    return topic.encode() if isinstance(topic, str) else None
+def _parts_of_act(members: dict[str, Any], part_count: int) -> set[int]:
+    """Return the numbers of the parts that an act concerns; none if any part will do."""
+    if isinstance(receipts := members.get("receipts"), list):
+        return {part_of_receipt(str(receipt).encode()) % part_count for receipt in receipts}
+    if isinstance(batch := members.get("batch"), list):
+        keys = {_text(message, "key") for message in batch if isinstance(message, dict)} - {None, b""}
+        keys = keys or {_text(members, "dedup") or None} - {None}
+    else:
+        keys = {_text(members, "key") or _text(members, "dedup") or _text(members, "unique")} - {None, b""}
+    return {part_for(key, part_count) for key in keys if key}
+
+
+def check_whole(topic: bytes) -> None:
+    """Raise InvalidTopicError for the name of a part, which no client can use."""
+    if SEPARATOR in topic:
+        raise InvalidTopicError
+
+
+def _text(members: dict[str, Any], name: str) -> bytes | None:
+    """Return a member that is a text; numbers are texts, too, as everywhere in options."""
+    value = members.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and name not in _NAMES:
+        return str(value).encode()
+    return value.encode() if isinstance(value, str) else None
 
 
 def _parsed(document: bytes) -> dict[str, Any]:

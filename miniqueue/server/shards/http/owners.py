@@ -214,3 +214,25 @@ def error_without_parts(error: bytes) -> bytes:
 def first_error(answers: Sequence[Answer]) -> Answer | None:
     """Return the first answer that is an error."""
     return next((answer for answer in answers if answer.is_error), None)
+
+
+class WithoutParts:
+    """Passes a reply on; an error, which is short, as a whole, without the numbers of parts."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._request = scope, receive
+        self._send = send
+        self._start: Message | None = None
+        self._body = b""
+
+    async def send(self, message: Message) -> None:
+        """Accept a part of the reply."""
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body += message["body"]
+            if not message.get("more_body", False):
+                answer = without_parts(Answer(self._start["status"], self._start["headers"], self._body))
+                await answer.reply()(*self._request, self._send)

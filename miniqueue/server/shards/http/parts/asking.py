@@ -10,11 +10,11 @@ from itertools import count
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together, without_parts
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, together, without_parts
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
 
@@ -73,9 +73,7 @@ class Parts:
     async def pass_on(self, topic: Spread, number: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to a part, and its reply back; raises as `Owners.pass_on`."""
         named = scope_of_part(scope, topic, number)
-        await self.owners.pass_on(
-            self.shard_of(topic, number), named, receive, _WithoutParts(scope, receive, send).send
-        )
+        await self.owners.pass_on(self.shard_of(topic, number), named, receive, WithoutParts(scope, receive, send).send)
 
     async def ask(self, topic: Spread, number: int, scope: Scope, gathering: Gathering, body: bytes = b"") -> Answer:
         """Return the answer of a part to a request with this body; raises as `Owners.ask`."""
@@ -111,25 +109,3 @@ def with_query(scope: Scope, query: Mapping[str, bytes | None]) -> Scope:
     kept = [(name, value) for name, value in parameters_of(scope) if name not in query]
     changed = [(name, value) for name, value in query.items() if value is not None]
     return {**scope, "query_string": urlencode([*kept, *changed], encoding="latin-1").encode()}
-
-
-class _WithoutParts:
-    """Passes a reply on; an error, which is short, as a whole, without the numbers of parts."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._request = scope, receive
-        self._send = send
-        self._start: Message | None = None
-        self._body = b""
-
-    async def send(self, message: Message) -> None:
-        """Accept a part of the reply."""
-        if message["type"] == "http.response.start" and message["status"] >= 400:
-            self._start = message
-        elif self._start is None:
-            await self._send(message)
-        else:
-            self._body += message["body"]
-            if not message.get("more_body", False):
-                answer = without_parts(Answer(self._start["status"], self._start["headers"], self._body))
-                await answer.reply()(*self._request, self._send)
