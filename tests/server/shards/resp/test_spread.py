@@ -291,3 +291,18 @@ async def test_a_shard_that_was_away_gets_what_it_missed(connect, fleet):
         member.shard.peers._away.clear()
     await home.spreading.complete(TOPIC)
     assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [3] * COUNT
+
+
+@pytest.mark.parametrize("door", range(COUNT))
+async def test_a_client_that_knows_the_nodes_uses_a_spread_topic_at_any(client, connect, door):
+    other = connect(door)
+    await other.ask(b"CLUSTER", b"SLOTS")
+    other.tell(*[(b"PUBLISH", TOPIC, b"x")] * 10, *[(b"PUB", TOPIC, b"x", b"KEY", b"%d" % n) for n in range(10)])
+    replies = await other.hear(20)
+    assert replies[:10] == [b"+OK\r\n"] * 10
+    assert all(reply.startswith(b"$") for reply in replies[10:])
+    received = value_of(await other.ask(b"RECEIVE", TOPIC, b"COUNT", b"100"))
+    assert len(received) == 20
+    receipts = [receipt for receipt, _, _ in received]
+    assert value_of(await other.ask(b"ACK", TOPIC, *receipts)) == [b"OK"] * 20
+    assert await other.ask(b"LEN", TOPIC) == b":0\r\n"

@@ -1,0 +1,80 @@
+"""What the detour to another shard, and spread topics, may cost, in bytecode instructions for each message.
+
+The figures are those of three shards in one process, so that they contain the door, the link, and the owner.
+"""
+
+import sys
+from pathlib import Path
+
+import hiredis
+import pytest
+
+from tests.budget.counting import counting
+from tests.budget.test_cost import MAY_BE_BELOW, command
+from tests.server.resp.clients import Client
+from tests.server.shards.http.fleet import TOPICS, fleet_in
+from tests.server.shards.http.tunnels import until
+
+#: How a read of a socket is divided among iterations of the loop is not always the same.
+SLACK = 0.15
+
+#: Instructions for each message, CPython 3.11: publish one by one and 32 in a read; 100 received, and acknowledged
+#: together, from chunks of 1 to 500. The client is at the door of shard 0.
+BUDGETS = {
+    "a topic of the own shard": (2000, 69, 95),
+    "a topic of another shard": (3300, 117, 144),
+    "a spread topic": (3460, 114, 115),
+}
+TOPIC_OF = dict(zip(BUDGETS, TOPICS, strict=True))
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the budgets are for CPython 3.11")
+
+
+async def ask(client: Client, data: bytes, count: int = 1) -> list:
+    """Send commands in one read, and return their replies; not with the parsers of miniqueue, which are counted."""
+    reader, replies = hiredis.Reader(notEnoughData=None), []
+    client.connection.data_received(data)
+
+    def is_enough() -> bool:
+        reader.feed(client.transport.take())
+        while (reply := reader.gets()) is not None:
+            replies.append(reply)
+        return len(replies) == count
+
+    await until(is_enough)
+    return replies
+
+
+async def cost_of_publishing(client: Client, topic: bytes, count: int, rounds: int = 12) -> float:
+    read = command(b"PUBLISH", topic, b"x" * 100) * count
+    for _ in range(rounds):  # makes links
+        await ask(client, read, count)
+    with counting() as counter:
+        for _ in range(rounds):
+            await ask(client, read, count)
+    return counter.count / count / rounds
+
+
+async def cost_of_receiving(client: Client, topic: bytes, rounds: int = 24) -> float:
+    for _ in range(rounds // 2):
+        await ask(client, command(b"PUBLISH", topic, b"x" * 100) * 500, 500)
+    received_count = 0
+    with counting() as counter:
+        for _ in range(rounds):
+            [messages] = await ask(client, command(b"RECEIVE", topic, b"COUNT", b"100"))
+            received_count += len(messages)
+            await ask(client, command(b"ACK", topic, *[message[0] for message in messages]))
+    return counter.count / received_count
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+async def test_the_cost_with_shards_is_within_its_budget(tmp_path: Path, kind: str):
+    async with fleet_in(tmp_path) as fleet:
+        client, topic = Client(fleet.members[0].resp), TOPIC_OF[kind].encode()
+        if kind == "a spread topic":
+            await ask(client, command(b"TOPIC", b"CREATE", topic, b"spread", b"6"))
+        costs = [await cost_of_publishing(client, topic, count) for count in (1, 32)]
+        costs.append(await cost_of_receiving(client, topic))
+        client.transport.lose()
+    for cost, budget in zip(costs, BUDGETS[kind], strict=True):
+        assert budget * (1 - MAY_BE_BELOW) <= cost <= budget * (1 + SLACK), (costs, BUDGETS[kind])
