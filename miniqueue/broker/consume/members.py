@@ -83,6 +83,13 @@ class Members:
             self._dispatcher.consumer_left(group or topic.default, [])
             raise
 
+    def touch(self, topic_name: bytes, group_name: bytes, name: bytes) -> None:
+        """Add a member, or extend its session, as a receive does that gets nothing; raises as `enter`."""
+        group, member = self.enter(topic_name, group_name, name)
+        if member is not None:
+            member.leave(group.topic.settings.session_seconds)
+        self._dispatcher.consumer_left(group)
+
     def _made(self, topic: Topic, name: bytes) -> Group:
         self._limits.admit_group(topic)
         return topic.group(name)

@@ -18,9 +18,10 @@ from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.group import view
-from miniqueue.core.group.assignment import assign
+from miniqueue.core.group.assignment import assign, shares_in_part
 from miniqueue.core.group.turns import turns_among
 from miniqueue.core.message.lanes import partition_of
+from miniqueue.core.message.parts import parse_part
 
 #: The memory of a member besides its name, about.
 MEMBER_BYTES: Final = 400
@@ -203,7 +204,7 @@ class Membership:
             self._cursors.setdefault(partition_of(cursor.partition), []).append(cursor)
 
     def _rebalance(self) -> None:
-        self._wanted = assign([*self.members.values()], self._cursors, self._wanted)
+        self._wanted = assign([*self.members.values()], self._cursors, self._wanted, self._shares())
         deadline = self.clock.now() + self.group.topic.settings.handover_seconds
         self._holders = {number: self._holders[number] for number in self._holders if number in self._wanted}
         moving = [number for number, member in self._wanted.items() if self._holders.get(number) is not member]
@@ -211,6 +212,14 @@ class Membership:
         self.look()
         self._share_out()
         self._changed(self)
+
+    def _shares(self) -> dict[Member, int] | None:
+        """Return how many partitions each member gets, if the topic is a part of a spread one."""
+        part = parse_part(self.group.topic.name)
+        if part is None or not self.members:
+            return None
+        shares = shares_in_part(self.members, len(self._cursors), part[1])
+        return {self.members[name]: share for name, share in shares.items()}
 
     def look(self) -> bool:
         """Complete the moves that are possible now; return whether there were any."""

@@ -1,6 +1,7 @@
 """Consumers of a spread topic of real processes, with redis-py: streams, GET, and requests."""
 
 import threading
+import time
 
 import pytest
 import redis
@@ -94,3 +95,33 @@ def test_a_receive_waits_in_all_shards_and_a_client_that_leaves_holds_nothing(sh
     assert sorted(received) == [str(number) for number in range(len(consumers))]
     for consumer in staying:
         consumer.disconnect()
+
+
+def test_members_share_the_partitions_of_all_parts_and_take_over_those_of_one_that_leaves(sharded):
+    client = created(sharded, "spread-members")
+    names = [f"m{number}" for number in range(SHARDS)]
+    streams = [client_of(sharded).connection_pool.get_connection() for _ in names]
+    for name, stream in zip(names, streams, strict=True):
+        stream.send_command("SUBSCRIBE", "spread-members", "PREFETCH", 100, "MEMBER", name)
+        stream.send_command("PING")
+        assert stream.read_response() == "PONG"
+
+    def shares() -> dict[str, int]:
+        partitions = client.execute_command("GROUP", "MEMBERS", "spread-members", "default")
+        return {name: len(numbers) for name, numbers in partitions.items()}
+
+    assert shares() == dict.fromkeys(names, PARTS // SHARDS)
+    streams.pop().disconnect()
+    until = time.monotonic() + 60
+    while len(shares()) == SHARDS and time.monotonic() < until:
+        time.sleep(0.05)
+    assert shares() == dict.fromkeys(names[:-1], PARTS // (SHARDS - 1))
+    published = {str(number) for number in range(4 * PARTS)}
+    for payload in published:
+        client.execute_command("PUB", "spread-members", payload, "KEY", payload)
+    received = {name: set[str]() for name in names[:-1]}
+    for name, stream in zip(names, streams, strict=False):
+        leases = client.execute_command("LEASES", "spread-members", "MEMBER", name)
+        received[name] = {stream.read_response()[1] for _ in leases}
+        stream.disconnect()
+    assert set().union(*received.values()) == published

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miniqueue.core.group.assignment import assign
+from miniqueue.core.group.assignment import assign, shares_in_part
 
 names = st.lists(st.sampled_from("abcdefghij"), unique=True, max_size=10)
 counts = st.integers(0, 40)
@@ -85,3 +85,42 @@ def test_who_joins_is_the_only_one_to_be_given_any(situation):
     after = assign([*members, "new"], partitions, before)
     if members:
         assert all(after[number] in (before[number], "new") for number in partitions)
+
+
+members_of_parts = st.lists(st.binary(min_size=1, max_size=5), unique=True, min_size=1, max_size=12)
+
+
+@given(members_of_parts, st.integers(0, 12), st.integers(1, 20))
+def test_members_get_equal_shares_of_all_parts_of_a_spread_topic_whatever_their_number(members, partitions, parts):
+    totals = dict.fromkeys(members, 0)
+    for part in range(parts):
+        shares = shares_in_part(members, partitions, part)
+        assert sum(shares.values()) == partitions
+        assert max(shares.values()) - min(shares.values()) <= 1
+        for name, share in shares.items():
+            totals[name] += share
+        assert max(totals.values()) - min(totals.values()) <= 1
+
+
+@given(members_of_parts, st.integers(0, 12), st.integers(0, 63))
+def test_a_part_computes_the_shares_of_members_whoever_came_first(members, partitions, part):
+    assert shares_in_part(members, partitions, part) == shares_in_part(members[::-1], partitions, part)
+
+
+@given(members_of_parts, st.integers(0, 12), st.integers(0, 63))
+def test_members_of_a_part_get_the_shares_that_they_are_given(members, partitions, part):
+    shares = shares_in_part(members, partitions, part)
+    before = assign(members, range(partitions), {}, shares)
+    assert {name: [*before.values()].count(name) for name in members} == shares
+    assert assign(members, range(partitions), before, shares) == before
+
+
+def test_most_parts_of_others_stay_when_a_member_joins():
+    moved = total = 0
+    for seed in range(20):
+        names = [b"worker-%d-%d" % (seed, number) for number in range(7)]
+        for part in range(64):
+            before, after = (shares_in_part(members, 1, part) for members in (names[:6], names))
+            moved += any(after[name] > before[name] for name in names[:6])
+            total += 1
+    assert moved < 0.45 * total

@@ -11,6 +11,7 @@ whose first word is another random text:
     secret, END-WAIT     ─▶ the command before it waits no longer: the owner looks for this in what arrives behind it
     secret, TAKE, …      ─▶ messages of parts of a spread topic (`resp.taking`), which is answered as RECEIVE
     secret, GIVE-UP      ─▶ the same, and what it is about to lease returns to its topics
+    secret, JOIN, …      ─▶ the client stays a member of a group of such parts
     secret, RETURN, …    ─▶ messages return to their topic (`resp.returning`)
 """
 

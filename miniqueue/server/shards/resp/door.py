@@ -21,8 +21,9 @@ from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.message.slots import slot_of
 from miniqueue.core.options.batch import BatchOptions
+from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import InvalidTopicError, MiniqueueError, PayloadTooLargeError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, SpreadTopicError
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Waiting, answer_later
 from miniqueue.server.resp.commands.events import EventStream
@@ -39,7 +40,7 @@ from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of
 from miniqueue.server.shards.resp.returning import is_there, leased_in, take_back
 from miniqueue.server.shards.resp.stream import SpreadStream
-from miniqueue.server.shards.resp.taking import EMPTY, Taking, order_of, take, take_here
+from miniqueue.server.shards.resp.taking import EMPTY, JOIN, Taking, join, order_of, take, take_here
 from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
 from miniqueue.server.shards.resp.waiting import PassedOn, WaitingShards, Waits
 from miniqueue.wire import resp_replies as replies
@@ -535,10 +536,10 @@ class Door:
 
     async def _receive_spread(self, topic: bytes, part_count: int, command: Command, taking: Taking) -> bytes:
         """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
-        if any(word.upper() == b"MEMBER" for word in command[2:]):
-            raise SpreadTopicError(topic, "RECEIVE MEMBER")
         client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
         client.session.received = topic, options.group, options.member
+        if options.member:
+            self._join(topic, part_count, options)
 
         async def take_from(shard: int, parts: Sequence[bytes], max_count: int) -> bytes:
             if not is_there(client):
@@ -627,6 +628,19 @@ class Door:
             link = self._link(shard)
             self._wait(link, encode(command), b"RECEIVE", partial(self._take_back, None))
         return True
+
+    def _join(self, topic: bytes, part_count: int, options: ReceiveOptions) -> None:
+        """Keep the client among the members of a group of all parts; raises MiniqueueError."""
+        by_shard: dict[int, list[bytes]] = {}
+        for number in range(part_count):
+            part = part_name(topic, number)
+            by_shard.setdefault(self._peers.placing.shard_of(part), []).append(part)
+        for shard, parts in by_shard.items():
+            joining = [options.group, options.member, *parts]
+            if shard == self._peers.placing.number:
+                join(self._client, joining)
+            else:
+                self._link(shard).give_order(JOIN, *joining)
 
     def _receive_when_written(
         self, topic: bytes | None, work: Callable[[], Coroutine[Any, Any, bytes]], waits: Waits

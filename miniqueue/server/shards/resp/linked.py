@@ -4,13 +4,13 @@ import asyncio
 
 from miniqueue.broker.leases.settling import LEAVE
 from miniqueue.broker.runtime.accounts import Purpose
-from miniqueue.errors import NotAuthenticatedError
+from miniqueue.errors import MiniqueueError, NotAuthenticatedError
 from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
 from miniqueue.server.shards.links.link import END_WAIT, GIVE_UP, order
-from miniqueue.server.shards.resp.taking import TAKE, Taking, take_ordered
+from miniqueue.server.shards.resp.taking import JOIN, TAKE, Taking, join, take_ordered
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
@@ -83,10 +83,21 @@ class LinkedConnection(RespConnection):
             case [word, *_] if word == TAKE:
                 self._take(order)
                 return
+            case [word, *joining] if word == JOIN:
+                self.reply(self._join(joining))
+                return
             case [_, topic, *receipts]:
                 answer_later(self, self._return(topic, receipts))
                 return
         self.reply(replies.OK)
+
+    def _join(self, joining: Command) -> bytes:
+        """Add the client to the members of a group of parts; return the reply."""
+        try:
+            join(self, joining)
+        except MiniqueueError as exc:
+            return self.refusal(exc)
+        return replies.OK
 
     def _take(self, order: Command) -> None:
         """Reply with messages of parts of this shard."""

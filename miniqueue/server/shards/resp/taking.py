@@ -7,6 +7,9 @@ Most requests begin with the own parts, which takes no detour. The others begin 
 forever for consumers that are never done with the own ones. Chance decides which, and with which of its parts: nothing
 has to be remembered, and no rhythm of requests leaves a part out.
 
+A member has partitions of all parts, so that each of its requests reaches all of them: those that it takes nothing of
+are ordered to keep it in the group.
+
 Replies of other shards are passed on unparsed: the head of the array says how many messages there are.
 """
 
@@ -33,6 +36,8 @@ from miniqueue.wire.resp_replies import array, error
 
 #: The first word of the order to another shard; options and names of parts follow.
 TAKE: Final = b"TAKE"
+#: The order to add the client to the members of a group; the group, the member, and names of parts follow.
+JOIN: Final = b"JOIN"
 #: One request in so many begins at any shard, and not with the own parts.
 ANY_FIRST: Final = 4
 #: The reply without a message.
@@ -144,3 +149,14 @@ async def take_ordered(client: Client, order: Command, taking: Taking) -> bytes:
     for part in parts:
         check_permitted(client.user, Right.CONSUME, part, "the 'receive' command")
     return await take_here(client, parts, options_of_receive(words), taking)
+
+
+def join(client: Client, joining: Command) -> None:
+    """Keep a client among the members of a group of some parts, as a request for messages does; raises MiniqueueError.
+
+    `joining` is the group, the member, and the parts of this shard.
+    """
+    group, member, *parts = joining
+    for part in parts:
+        check_permitted(client.user, Right.CONSUME, part, "the 'receive' command")
+        client.broker.members.touch(part, group, member)

@@ -214,17 +214,6 @@ async def test_the_number_of_parts_grows(client, fleet):
     assert len(await receive(client)) == 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        (b"RECEIVE", TOPIC, b"MEMBER", b"m"),
-    ],
-)
-async def test_what_a_spread_topic_does_not_have_yet_is_refused(client, words):
-    assert (await client.ask(*words)).startswith(b"-CROSSSHARD")
-    assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
-
-
 @pytest.mark.parametrize("words", [(b"PUB", b"x"), (b"RECEIVE",), (b"LEN",), (b"SUBSCRIBE",)])
 async def test_no_client_can_name_a_part(client, words):
     word, *rest = words
