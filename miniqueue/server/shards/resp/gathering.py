@@ -77,7 +77,7 @@ async def _with_count_of_topics(merged: Any, ask_all: AskAll) -> Any:  # noqa: A
         return merged  # INFO of other sections
     answers = await ask_all([b"TOPICS"])
     count = len({whole_of(name) for answer in answers for name in _parsed(answer)})
-    return _TOPIC_COUNT.sub(b"topics:%d" % count, merged) if isinstance(merged, bytes) else merged | {b"topics": count}
+    return _TOPIC_COUNT.sub(b"topics:%d" % count, merged) if isinstance(merged, bytes) else merged | {"topics": count}
 
 
 def is_gathered(command: Command) -> bool:
