@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
-from tests.acceptance.process import FREE_PORTS, BrokerProcess, Trust
+from tests.acceptance.process import FREE_PORTS, SPREAD, BrokerProcess, Trust
 
 #: Starts a broker; arguments: the directory of its store, then further flags.
 StartBroker = Callable[..., BrokerProcess]
@@ -46,8 +47,22 @@ def broker(trust: Trust, tmp_path_factory: pytest.TempPathFactory, http_server: 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic of its own for each test."""
+    """A topic of its own for each test; a spread one, if the topics of the tests are to be."""
+    if SPREAD and "broker" in request.fixturenames:
+        return spread_over(int(SPREAD), request.getfixturevalue("broker"), name_of(request))
+    return name_of(request)
+
+
+def name_of(request: pytest.FixtureRequest) -> str:
+    """Return a name of a topic that no other test has."""
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+
+def spread_over(part_count: int, broker: BrokerProcess, topic: str) -> str:
+    """Create a spread topic; return its name."""
+    with redis.Redis(port=broker.resp_port) as client:
+        client.execute_command("TOPIC", "CREATE", topic, "spread", part_count)
+    return topic
 
 
 @pytest.fixture

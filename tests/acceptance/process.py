@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 OTHER_COMMAND = tuple(shlex.split(os.environ.get("MINIQUEUE_COMMAND", "")))
 COMMAND = OTHER_COMMAND or (sys.executable, "-m", "miniqueue")
 #: MINIQUEUE_TEST_SHARDS is the number of shards of the brokers to test; empty: they have none.
-SHARDS = os.environ.get("MINIQUEUE_TEST_SHARDS", "")
+#: MINIQUEUE_TEST_SPREAD is the number of parts of the topics of the tests; empty: they are not spread.
+SPREAD = os.environ.get("MINIQUEUE_TEST_SPREAD", "")
+SHARDS = os.environ.get("MINIQUEUE_TEST_SHARDS", "3" if SPREAD else "")
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
