@@ -22,8 +22,8 @@ SLACK = 0.15
 #: together, from chunks of 1 to 500. The client is at the door of shard 0.
 BUDGETS = {
     "a topic of the own shard": (2000, 69, 95),
-    "a topic of another shard": (3300, 117, 144),
-    "a spread topic": (3460, 114, 115),
+    "a topic of another shard": (3100, 110, 144),
+    "a spread topic": (3330, 110, 115),
 }
 TOPIC_OF = dict(zip(BUDGETS, TOPICS, strict=True))
 

@@ -132,9 +132,21 @@ class ReplyQueue:
 
     def give_out(self, late: Sequence[LateReply], texts: Sequence[bytes]) -> None:
         """Give replies to what waits for them, and send those that are next."""
+        if len(self._outcomes) == len(late) == 1 and self._outcomes[0][0] is late[0]:  # fast path: one publisher
+            self._outcomes.clear()
+            self._uncommitted_bytes = self.unsent_bytes = 0
+            self._send_last(texts[0])
+            return
         for each, reply in zip(late, texts, strict=True):
             each.give(reply)
         self.flush()
+
+    def _send_last(self, reply: bytes) -> None:
+        try:
+            self.transport.write(reply)
+            self._all_sent()
+        except Exception:
+            self._broken()
 
     def withhold(self, outcome: Commit, reply: bytes) -> None:
         """Send `reply`, and what is queued after it, when `outcome` is done; if it fails, its error instead of `reply`.

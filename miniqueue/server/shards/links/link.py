@@ -159,6 +159,12 @@ class Link(asyncio.Protocol):
                 self._tunnel.on_data(data)
             return  # otherwise the owner says why it closes the link
         replies = self._replies
+        line_count = self._batches[0].line_count
+        if line_count and not replies and data.count(b"\r\n") == line_count and data.endswith(b"\r\n"):
+            self._batches.popleft().on_end(data)  # fast path: the replies to a publish, and nothing else
+            if self._is_lost and not self._batches:
+                self.close()
+            return
         looked = max(0, len(replies) - len(self._end))
         replies += data
         while self._batches and (ends := self._end_of(self._batches[0], looked)) is not None:

@@ -117,6 +117,7 @@ class Door:
         self._peers = peers
         self._links: dict[int, Link] = {}
         self._outgoing: dict[int, list[_Short]] = {}
+        self._introduced: tuple[tuple[Any, ...], Introduction] | None = None  # what the client was, and is as such
         self._chosen: dict[bytes, int] = {}  # the parts of messages without keys, until the next iteration
         self._stream: SpreadStream | None = None
         self._got = Got(client, peers.placing, self._ask)
@@ -162,9 +163,13 @@ class Door:
             except MiniqueueError as exc:
                 self._refuse(shorts, exc)
                 continue
-            line_count = sum(short.reply_count for short in shorts) if all(short.are_lines for short in shorts) else 0
-            batch = Batch(None, partial(self._give_out, shorts), partial(self._lose, shorts), line_count)
-            link.send(b"".join([piece for short in shorts for piece in short.pieces]), batch)
+            pieces, line_count, are_lines = list[bytes](), 0, True
+            for short in shorts:  # mostly one
+                pieces += short.pieces
+                line_count += short.reply_count
+                are_lines = are_lines and short.are_lines
+            on_end, on_failure = partial(self._give_out, shorts), partial(self._lose, shorts)
+            link.send(b"".join(pieces), Batch(None, on_end, on_failure, line_count if are_lines else 0))
 
     def pause(self) -> None:
         """Read no replies from the owners until `resume`."""
@@ -721,15 +726,19 @@ class Door:
 
     def _introduction(self) -> Introduction:
         session, user = self._client.session, self._client.user
-        return Introduction(
-            "resp",
-            session.peer or ("?", 0),
-            session.id,
-            None if user is None else user.name,
-            session.protocol,
-            session.name.decode(),
-            session.library.decode(),
-        )
+        identity = user, session.protocol, session.name, session.library
+        if self._introduced is None or self._introduced[0] != identity:
+            introduction = Introduction(
+                "resp",
+                session.peer or ("?", 0),
+                session.id,
+                None if user is None else user.name,
+                session.protocol,
+                session.name.decode(),
+                session.library.decode(),
+            )
+            self._introduced = identity, introduction
+        return self._introduced[1]
 
 
 def _away() -> MiniqueueError:
