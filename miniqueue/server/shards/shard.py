@@ -171,7 +171,7 @@ class Shard:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
         receiving = Receiving(owners, app, broker.spread_of)
-        parts = Parts(owners, broker.max_message_bytes)
+        parts = Parts(owners, app, self.peers.part_choice, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),
             **body_routes(

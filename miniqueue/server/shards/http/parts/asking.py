@@ -6,15 +6,15 @@ The text of an error can contain the name of a part, which clients see as that o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, together, without_parts
+from miniqueue.server.shards.links.part_choice import PartChoice
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
 
@@ -45,21 +45,24 @@ class Parts:
 
     Args:
       owners: the owners of all shards.
+      app: the application of this process.
+      choice: chooses parts for messages without keys.
       max_message_bytes: maximum size of a payload.
     """
 
-    def __init__(self, owners: Owners, max_message_bytes: int) -> None:
+    def __init__(self, owners: Owners, app: ASGIApp, choice: PartChoice, max_message_bytes: int) -> None:
         self.owners = owners
         self.max_message_bytes = max_message_bytes
-        self._turns = count()
+        self._app = app
+        self._choice = choice
 
-    def in_turn(self, topic: Spread) -> int:
-        """Return the number of the next part: each has its turn."""
-        return next(self._turns) % topic.part_count
+    def choose(self, topic: Spread, message_count: int) -> int:
+        """Return the number of the part of messages without a key, which come together."""
+        return self._choice.choose(topic.name, topic.part_count, message_count)
 
-    def part_for(self, topic: Spread, key: bytes) -> int:
-        """Return the number of the part of a key, or of what is in its place; of none, the next part."""
-        return part_for(key, topic.part_count) if key else self.in_turn(topic)
+    def part_for(self, topic: Spread, key: bytes, message_count: int = 1) -> int:
+        """Return the number of the part of a key, or of what is in its place; of none, a part that is chosen."""
+        return part_for(key, topic.part_count) if key else self.choose(topic, message_count)
 
     def shard_of(self, topic: Spread, number: int) -> int:
         """Return the shard with a part."""

@@ -97,7 +97,7 @@ class _Lines:
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Publish every line and answer each, in order, until the client, or the end of a process, ends the request."""
-        first = self._answers_of(self._parts.in_turn(self._topic))
+        first = self._answers_of(self._parts.choose(self._topic, 0))
         try:
             refusal = await first.request.begun()
             if refusal is not None:
@@ -152,7 +152,7 @@ class _Lines:
         if whole:
             runs += await self._feed(whole)
         if len(self._rest) > self._max_line_bytes:
-            self._long, rest, self._rest = self._parts.in_turn(self._topic), self._rest, b""
+            self._long, rest, self._rest = self._parts.choose(self._topic, 0), self._rest, b""
             await self._answers_of(self._long).request.feed(rest)
         self._runs.put_nowait(runs)
 
@@ -179,10 +179,11 @@ class _Lines:
 
     def _numbers_of(self, whole: bytes, lines: list[bytes]) -> list[int]:
         """Return the number of the part of each line."""
-        of_no_key, part_count = self._parts.in_turn(self._topic), self._topic.part_count
         if not any(sign in whole for sign in _SIGNS_OF_KEYS):
-            return [*repeat(of_no_key, len(lines))]
-        return [part_for(key, part_count) if key else of_no_key for key in _keys_of(lines)]
+            return [*repeat(self._parts.choose(self._topic, len(lines)), len(lines))]
+        keys, part_count = [*_keys_of(lines)], self._topic.part_count
+        of_no_key = self._parts.choose(self._topic, keys.count(b""))
+        return [part_for(key, part_count) if key else of_no_key for key in keys]
 
     # --- writing ----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Publishes to spread topics: a message goes to the part of its key; else of its dedup id, or of its unique key.
 
-POST /publish/orders?key=k          the part of the key; without any of them, each part in turn
+POST /publish/orders?key=k          the part of the key; without any of them, a part that is chosen
 POST /request/orders?key=k          the same part; the requester waits in its shard
 POST /publish/orders?dedup=id       a batch of JSON lines, which is one commit: all keys must be in one part
 POST /publish/orders                JSON lines: see `lines`
