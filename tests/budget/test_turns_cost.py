@@ -105,6 +105,8 @@ GROUP_COMMANDS = [
 ]
 #: Commands for a topic that has as many partitions as one may have, and many groups.
 WIDE_COMMANDS = [
+    b"STATS",
+    b"STATS wide",
     b"PUB wide x PRIORITY high KEY 1",
     b"PUB wide x PRIORITY low KEY 2",
 ]

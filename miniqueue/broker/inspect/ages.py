@@ -11,10 +11,14 @@ The statistics of the retained log say how much of it can be read again, and sin
 of the store for each partition, the first chunk, which is cached.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import compress, groupby
+from operator import add, attrgetter, ne
+from typing import Final, NamedTuple, TypeVar
 
-from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.stored.log_index import PartitionLog
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import RETURN_RANGES, Range
@@ -23,40 +27,71 @@ from miniqueue.core.message.message import ChunkExtent
 from miniqueue.storage.format import keys, values
 from miniqueue.storage.port import Store
 
+T = TypeVar("T")
 
-async def oldest_at_ms(store: Store, topic: Topic) -> int | None:
+#: Number of cursors that are inspected in one iteration of the event loop.
+CURSORS_IN_TURN: Final = 500
+
+_COUNTS_OF_SETTLES: Final = ("acked_count", "dropped_count", "serial")
+_tail = attrgetter("tail_seq", "tail_bytes")
+_id, _partition, _head_seq = attrgetter("id"), attrgetter("partition"), attrgetter("head_seq")
+_tail_seq, _acked_count, _dropped_count = attrgetter("tail_seq"), attrgetter("acked_count"), attrgetter("dropped_count")
+
+
+async def oldest_at_ms(engine: Engine, topic: Topic) -> int | None:
     """Return when the oldest message was published, in ms since 1970; None if there is no message.
 
-    Raises StorageError.
+    Reads as `oldest_of`. Raises StorageError.
     """
     topic_id, cursors, pulse = topic.id, topic.cursors, topic.pulse  # the topic may be deleted while this waits
-    cursors = [cursor for cursor in cursors if cursor.depth]
-    if topic_id is None or not cursors:
+    if topic_id is None:
         return None
-    settles = topic_id, *[_settles(cursor) for cursor in cursors]
+    # It changes with each settle and return, and if a group is created, moved, or deleted.
+    settles = topic_id, *map(_id, topic.existing_groups), *(total(count, cursors) for count in _COUNTS_OF_SETTLES)
     if pulse is not None and pulse.oldest is not None and pulse.oldest[0] == settles:
         return pulse.oldest[1]
-    at_ms = await oldest_of(store, topic_id, cursors)
-    if pulse is not None:
+    at_ms = await oldest_of(engine, topic_id, cursors)
+    if pulse is not None and at_ms is not None:
         pulse.oldest = settles, at_ms
     return at_ms
 
 
-async def oldest_of(store: Store, topic_id: int, cursors: Iterable[GroupCursor]) -> int | None:
+async def oldest_of(engine: Engine, topic_id: int, cursors: Sequence[GroupCursor]) -> int | None:
     """Return when the oldest message of some cursors of a topic was published, in ms; None if there is no message.
 
-    Raises StorageError.
+    Reads many partitions in turns, each as it is then: of messages that are settled meanwhile, some may count. Raises
+    StorageError.
     """
-    cursors = [cursor for cursor in cursors if cursor.depth]
-    times = [await _of_log(store, topic_id, cursor) for cursor in cursors]
+    dones = map(add, map(_acked_count, cursors), map(_dropped_count, cursors))
+    unsettled = sorted(compress(cursors, map(ne, map(_tail_seq, cursors), dones)), key=_partition)
+    at_ms: int | None = None
+    by_partition = [[*readers] for _, readers in groupby(unsettled, _partition)]
+    async with aclosing(_each(engine, by_partition, max(map(len, by_partition), default=1))) as partitions:
+        async for readers in partitions:
+            times = await _of_partition(engine.journal.store, topic_id, readers)
+            at_ms = min(times if at_ms is None else [at_ms, *times], default=None)
+    return at_ms
+
+
+async def _each(engine: Engine, partitions: Sequence[T], reader_count: int) -> AsyncGenerator[T, None]:
+    """Yield partitions with `reader_count` cursors each: a few at once, since most topics have few, then in turns."""
+    count = max(1, CURSORS_IN_TURN // max(1, reader_count))
+    for partition in partitions[:count]:
+        yield partition
+    async with aclosing(engine.share.in_turns(partitions[count:], count)) as others:
+        async for partition in others:
+            yield partition
+
+
+async def _of_partition(store: Store, topic_id: int, cursors: Sequence[GroupCursor]) -> list[int]:
+    """Return the times of the oldest messages in the log of a partition, and among those that were returned."""
+    first = min(cursors, key=_head_seq)  # the chunks that others need first are not older
+    times = [await _of_log(store, topic_id, first)]
     for cursor in cursors:
-        times += [time for range_ in RETURN_RANGES for time in await _of_returned(store, topic_id, cursor, range_)]
-    return min((time for time in times if time is not None), default=None)
-
-
-def _settles(cursor: GroupCursor) -> tuple[object, ...]:
-    """Return the state of a cursor that a settle changes: everything except the length of the log."""
-    return cursor.partition, cursor.group, cursor.state._replace(log_bytes=None)
+        for range_ in RETURN_RANGES:
+            if not view.is_empty(cursor, range_):
+                times += await _of_returned(store, topic_id, cursor, range_)
+    return [time for time in times if time is not None]
 
 
 async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | None:
@@ -69,8 +104,6 @@ async def _of_log(store: Store, topic_id: int, cursor: GroupCursor) -> int | Non
 
 
 async def _of_returned(store: Store, topic_id: int, cursor: GroupCursor, range_: Range) -> list[int]:
-    if view.is_empty(cursor, range_):
-        return []
     start, stop = keys.records(topic_id, cursor.partition, cursor.group, range_, 0)
     pairs = [*await store.scan(start, stop, max_items=1, max_bytes=1), *await store.last_of([(start, stop)])]
     return [values.decode_record(pair[1]).published_at_ms for pair in pairs if pair is not None]
@@ -96,15 +129,19 @@ class RetainedStatistics(NamedTuple):
         return RetainedStatistics(self.message_count + end_seq - first.first_seq, self.size_bytes + size_bytes, at_ms)
 
 
-async def kept_of(store: Store, topic: Topic) -> RetainedStatistics:
-    """Return the statistics of the retained log of a topic; raises StorageError."""
-    kept = RetainedStatistics()
-    for partition in list(topic.partitions.values()):
-        if partition.retained is not None and topic.id is not None:
-            log = PartitionLog(store, topic, topic.id, partition)
-            first = await log.first()
+async def kept_of(engine: Engine, topic: Topic) -> RetainedStatistics:
+    """Return the statistics of the retained log of a topic, of each of many partitions in turn; raises StorageError.
+
+    If the topic is deleted meanwhile, the rest counts as empty.
+    """
+    kept, topic_id = RetainedStatistics(), topic.id
+    retaining = [partition for partition in topic.partitions.values() if partition.retained is not None]
+    async with aclosing(_each(engine, retaining, len(topic.existing_groups))) as partitions:
+        async for partition in partitions:
+            if topic_id is None or topic.id != topic_id:
+                break
+            first = await PartitionLog(engine.journal.store, topic, topic_id, partition).first()
             if first is not None:
-                cursors = partition.cursors.values()
-                end_seq, log_bytes = max((cursor.tail_seq, cursor.tail_bytes) for cursor in cursors)
+                end_seq, log_bytes = max(map(_tail, partition.cursors.values()))
                 kept = kept.plus(first, end_seq, log_bytes)
     return kept

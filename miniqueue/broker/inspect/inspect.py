@@ -7,6 +7,7 @@ message. Inspections of all topics are cut into slices, and all of them together
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms, oldest_of
@@ -16,10 +17,9 @@ from miniqueue.broker.inspect.peek import Peek
 from miniqueue.broker.inspect.rates import RateMeter
 from miniqueue.broker.inspect.scan import Scan
 from miniqueue.broker.model.parts import TopicStats
-from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.model.views import group_named, stats_of
 from miniqueue.broker.runtime.tasks import SharedResult
-from miniqueue.core.group import view
 from miniqueue.core.message.names import check_topic
 from miniqueue.errors.requests import UnknownTopicError
 
@@ -33,6 +33,8 @@ RECENT_SECONDS = 1.0
 
 #: Statistics by name; None if there is nothing to measure.
 Figures = dict[str, int | float | None]
+
+_leases = attrgetter("leases")
 
 
 class Inspect:
@@ -99,24 +101,28 @@ class Inspect:
         return await self._journal.look_at(name, self.figures)
 
     async def figures(self, topic: Topic) -> Figures:
-        """Return the statistics of a topic as of its last commit; raises UnknownTopicError if it was deleted."""
+        """Return the statistics of a topic as of its last commit; raises UnknownTopicError if it was deleted.
+
+        The counts are of one moment. The ages are read after it, those of many partitions in turns.
+        """
         topic_id = topic.id
         await count_due(self._engine, topic)
-        stats, missed_count = stats_of(topic), sum(cursor.missed_count for cursor in topic.cursors)
-        at_ms = await oldest_at_ms(self._journal.store, topic)
-        kept = await kept_of(self._journal.store, topic)
+        stats, missed_count = stats_of(topic), total("missed_count", topic.cursors)
+        lease_count, unread_seconds = sum(map(len, map(_leases, topic.cursors))), _unread_seconds(topic)
+        at_ms = await oldest_at_ms(self._engine, topic)
+        kept = await kept_of(self._engine, topic)
         if topic.id != topic_id:
             raise UnknownTopicError
         latencies = self.rates.latencies_seconds(topic) or (None, None)
         return {
             **_counts(stats),
-            "unread_seconds": 0 if topic.last_group is None else round(topic.last_group.unread_seconds),
+            "unread_seconds": unread_seconds,
             "requests": self._requests_in(topic.name),
             "paused_in": topic.is_paused_in,
             "paused_out": topic.is_paused_out,
             "missed": missed_count,
             "lease_timeouts": topic.lease_timeout_count,
-            "leases": sum(view.lease_count(cursor) for cursor in topic.cursors),
+            "leases": lease_count,
             "oldest_seconds": self._age_seconds(at_ms),
             "retained": kept.message_count,
             "retained_bytes": kept.size_bytes,
@@ -138,8 +144,8 @@ class Inspect:
         if topic is None or topic.id is None or topic.at_rest is not None:
             return None
         if group is None or len(topic.existing_groups) == 1:
-            return await oldest_at_ms(self._journal.store, topic)
-        return await oldest_of(self._journal.store, topic.id, group_named(topic, group).cursors)
+            return await oldest_at_ms(self._engine, topic)
+        return await oldest_of(self._engine, topic.id, group_named(topic, group).cursors)
 
     def _age_seconds(self, at_ms: int | None) -> float | None:
         return None if at_ms is None else max(0, self._clock.now_ms() - at_ms) / 1000
@@ -216,6 +222,12 @@ class Inspect:
             async for topic in topics:
                 if topic.id is not None:
                     yield topic
+
+
+def _unread_seconds(topic: Topic) -> int:
+    """Return how long no consumer has used the slowest group."""
+    last = topic.last_group
+    return 0 if last is None else round(last.unread_seconds)
 
 
 def _counts(stats: TopicStats) -> dict[str, int]:

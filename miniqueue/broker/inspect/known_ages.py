@@ -11,10 +11,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.inspect.ages import oldest_at_ms
 from miniqueue.broker.model.topic import Topic
 from miniqueue.errors import MiniqueueError
-from miniqueue.storage.port import Store
 
 #: Maximum numbers of topics that one pass reads: whose age is not known, and whose age is.
 MAX_UNKNOWN: Final = 100
@@ -44,14 +44,14 @@ class KnownAges:
         self._due = set(islice(self._at_ms, KNOWN_IN_TURN))
         self._read_count = 0
 
-    async def of(self, store: Store, topic: Topic, topic_id: int) -> int | None:
+    async def of(self, engine: Engine, topic: Topic, topic_id: int) -> int | None:
         """Return when the oldest message of a topic was published, in ms since 1970; None if it is not known yet."""
         known = self._at_ms.get(topic_id)
         if topic_id in self._due or (known is None and self._read_count < MAX_UNKNOWN):
             self._read_count += known is None
             self._at_ms.pop(topic_id, None)
             with suppress(MiniqueueError):  # it is reported elsewhere
-                known = await oldest_at_ms(store, topic)
+                known = await oldest_at_ms(engine, topic)
         elif topic.pulse is not None and topic.pulse.oldest is not None and topic.pulse.oldest[1] is not None:
             known = topic.pulse.oldest[1]
         if known is not None:

@@ -73,12 +73,16 @@ class LogReader:
     async def partitions(self, name: bytes) -> list[tuple[LogBounds, int | None]]:
         """Return the bounds of each partition, and when its earliest message was committed; None if it has no message.
 
+        Those of many partitions are inspected in turns, each as it is then.
+
         Raises as `bounds`, or StorageError.
         """
         return await self._journal.epoch.repeat(partial(self._partitions, name))
 
     async def _partitions(self, name: bytes) -> list[tuple[LogBounds, int | None]]:
-        logs = [self._log(name, bounds.partition) for bounds in self.bounds(name)]
+        topic, store = self._journal.existing_topic(name), self._journal.store
+        assert topic.id is not None
+        logs = [PartitionLog(store, topic, topic.id, partition) for _, partition in sorted(topic.partitions.items())]
         async with aclosing(self._share.in_turns(logs, PARTITIONS_IN_TURN)) as each:
             extents = [(bounds_of(log.partition), await log.first()) async for log in each]
         self._check_unchanged(name, logs[0])

@@ -301,7 +301,7 @@ class _Pass:
         if row.depth or _is_active(topic):
             self._points[topic_id] = self._point(topic, row)
         if row.depth and not row.has_letters:
-            at_ms = await self._known_ages.of(self._engine.journal.store, topic, topic_id)
+            at_ms = await self._known_ages.of(self._engine, topic, topic_id)
             if at_ms is not None:
                 self._ages[topic.name] = at_ms
         if not _is_fine(topic, row, size_bytes):
@@ -391,12 +391,12 @@ class _Pass:
         return GroupSeen(group.name, ready, growth, at_ms, consumers, unread_seconds, is_paused)
 
     async def _oldest_of(self, group: Group) -> int | None:
-        store, topic = self._engine.journal.store, group.topic
+        topic = group.topic
         with suppress(MiniqueueError):  # it is reported elsewhere that the store, or the topic, cannot be read
             if len(topic.existing_groups) == 1:
-                return await oldest_at_ms(store, topic)
+                return await oldest_at_ms(self._engine, topic)
             if topic.id is not None:
-                return await oldest_of(store, topic.id, group.cursors)
+                return await oldest_of(self._engine, topic.id, group.cursors)
         return None
 
 

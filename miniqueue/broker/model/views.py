@@ -6,16 +6,19 @@ topic stops there, and so does not follow messages that are published in the mea
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
 from miniqueue.broker.model.parts import TopicStats
-from miniqueue.broker.model.topic import Group, Topic
+from miniqueue.broker.model.topic import Group, Topic, total
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.group import view
 from miniqueue.core.log.partition import Partition
 from miniqueue.errors.requests import UnknownGroupError, UnknownMessageError
+
+_unpublished, _delayed_count = attrgetter("delays.committed"), attrgetter("delayed_count")
 
 
 def stats_of(topic: Topic) -> TopicStats:
@@ -25,24 +28,30 @@ def stats_of(topic: Topic) -> TopicStats:
     last = topic.last_group
     cursors = [] if last is None else last.cursors
     all_cursors = topic.cursors
-    depth, leased = sum(c.depth for c in cursors), sum(c.leased_count for c in cursors)
-    unpublished = [partition.delays.committed for partition in topic.partitions.values()]
-    returned = sum(c.waiting_delayed_count for c in cursors)
+    # There may be thousands of cursors, so that no line of Python runs for one of them.
+    depth, leased = 0 if last is None else last.depth, total("leased_count", cursors)
+    unpublished = [*map(_unpublished, topic.partitions.values())]
+    returned, moved = waiting_delayed_count(cursors), total("moved_count", all_cursors)
     return TopicStats(
-        published=sum(c.tail_seq for c in cursors),
-        acknowledged=sum(c.acked_count for c in all_cursors),
-        dropped=sum(c.dropped_count - c.moved_count - c.skipped_count for c in all_cursors),
-        moved=sum(c.moved_count for c in all_cursors),
+        published=total("tail_seq", cursors),
+        acknowledged=total("acked_count", all_cursors),
+        dropped=total("dropped_count", all_cursors) - moved - total("skipped_count", all_cursors),
+        moved=moved,
         ready=depth - leased - returned,
         leased=leased,
-        delayed=returned + sum(state.message_count for state in unpublished),
-        size_bytes=sum(c.tail_bytes - c.gone_bytes for c in cursors) + sum(state.size_bytes for state in unpublished),
+        delayed=returned + total("message_count", unpublished),
+        size_bytes=total("tail_bytes", cursors) - total("gone_bytes", cursors) + total("size_bytes", unpublished),
         consumers=sum(group.consumer_count for group in topic.groups.values()),
         waiting=sum(len(group.waiters) for group in topic.groups.values()),
         expired=topic.expired_count,
         duplicates=topic.duplicate_count,
         dedup_ids=0 if topic.dedup is None else len(topic.dedup),
     )
+
+
+def waiting_delayed_count(cursors: Sequence[GroupCursor]) -> int:
+    """Return the number of delayed messages of many cursors that are neither leased nor known to be due."""
+    return total("waiting_delayed_count", compress(cursors, map(_delayed_count, cursors)))
 
 
 class GroupFigures(NamedTuple):
@@ -88,11 +97,8 @@ class GroupFigures(NamedTuple):
 def figures_of(group: Group) -> GroupFigures:
     """Return the statistics of a group."""
     cursors, membership = group.cursors, group.membership
-    depth = sum(cursor.depth for cursor in cursors)
-    leased = sum(cursor.leased_count for cursor in cursors)
-    delayed = sum(cursor.waiting_delayed_count for cursor in cursors)
-    moved = sum(cursor.moved_count for cursor in cursors)
-    skipped = sum(cursor.skipped_count for cursor in cursors)
+    depth, leased, delayed = group.depth, total("leased_count", cursors), waiting_delayed_count(cursors)
+    moved, skipped = total("moved_count", cursors), total("skipped_count", cursors)
     end = end_of(group)
     return GroupFigures(
         group.name,
@@ -100,10 +106,10 @@ def figures_of(group: Group) -> GroupFigures:
         ready=depth - leased - delayed,
         leased=leased,
         delayed=delayed,
-        acknowledged=sum(cursor.acked_count for cursor in cursors),
-        dropped=sum(cursor.dropped_count for cursor in cursors) - moved - skipped,
+        acknowledged=total("acked_count", cursors),
+        dropped=total("dropped_count", cursors) - moved - skipped,
         moved=moved,
-        missed=sum(cursor.missed_count for cursor in cursors),
+        missed=total("missed_count", cursors),
         consumers=group.consumer_count,
         waiting=len(group.waiters),
         position={cursor.partition: view.position(cursor) for cursor in cursors},

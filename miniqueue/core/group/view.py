@@ -80,8 +80,9 @@ def is_waiting(cursor: GroupCursor, range_: Range, order: int) -> bool:
 def is_empty(cursor: GroupCursor, range_: Range) -> bool:
     """Whether a range has no message, leased or not; False also if only the store can tell."""
     window = cursor.returned[range_]
-    is_known = (keyed := keyed_of(cursor)) is not None and keyed.returns.is_any(range_)
-    return window.head is None and not window.taken and not is_known
+    if window.head is not None or window.taken:
+        return False
+    return cursor.keyed is None or (keyed := keyed_of(cursor)) is None or not keyed.returns.is_any(range_)
 
 
 def is_idle(cursor: GroupCursor) -> bool:

@@ -10,7 +10,7 @@ returns which messages can be read, without reading the store.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from operator import add
+from operator import add, attrgetter
 from typing import NamedTuple
 
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -27,6 +27,8 @@ DEFAULT_GROUP = 0
 MAX_CHUNK_MESSAGES = 8192
 #: Maximum size of a chunk, unless it is a single message: small enough that reading one loads little in excess.
 MAX_CHUNK_BYTES = 1 << 20
+
+_tail_seq = attrgetter("tail_seq")
 
 
 class Pin:
@@ -247,7 +249,7 @@ class LogBounds(NamedTuple):
 def bounds_of(partition: Partition) -> LogBounds:
     """Return the readable range of a partition, which may have holes: chunks that all groups have finished."""
     cursors, retained = partition.cursors.values(), partition.retained
-    end_seq = max(cursor.tail_seq for cursor in cursors)
+    end_seq = max(map(_tail_seq, cursors))
     floor_seq = floor_of(cursors)
     earliest_seq = floor_seq if retained is None else min(floor_seq, retained.start_seq)
     return LogBounds(partition.number, earliest_seq, end_seq)

@@ -13,11 +13,15 @@ deleted from the front, too, while later chunks are deleted as soon as they are 
 
 import math
 from collections.abc import Iterable
+from itertools import chain, compress
+from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.message.message import ChunkExtent
 from miniqueue.core.settings.settings import TopicSettings
+
+_open_chunks, _read_seq, _head_seq = attrgetter("open_chunks"), attrgetter("read_seq"), attrgetter("head_seq")
 
 
 class Retained:
@@ -98,4 +102,8 @@ def due_at_ms_of(retained: Retained, settings: TopicSettings, log_bytes: int, en
 
 def floor_of(cursors: Iterable[GroupCursor]) -> int:
     """Return the start of the first chunk that a group has not finished."""
-    return min(cursor.head_seq for cursor in cursors)
+    cursors = [*cursors]
+    # There may be thousands of partitions, each with many cursors, and few of them have opened a chunk.
+    opened = compress(cursors, map(_open_chunks, cursors))
+    floor_seq: int = min(chain(map(_read_seq, cursors), map(_head_seq, opened)))
+    return floor_seq

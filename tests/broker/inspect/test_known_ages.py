@@ -21,7 +21,7 @@ async def one_pass(known, world):
     ages = {}
     for name, topic in sorted(engine.topics.by_name.items()):
         if topic.id is not None and topic.depth:
-            at_ms = await known.of(engine.journal.store, topic, topic.id)
+            at_ms = await known.of(engine, topic, topic.id)
             ages[name.decode()] = None if at_ms is None else (at_ms - START_MS) // 1000
     return ages
 
