@@ -101,6 +101,11 @@ class Scheduler:
         """Number of schedules."""
         return len(self._next)
 
+    @property
+    def names(self) -> list[bytes]:
+        """The names of all schedules."""
+        return list(self._next)
+
     def restored(self, content: StoreContent) -> None:
         """Replace the schedules in memory by the content of the store, at startup and after a fault."""
         self._next = dict(content.ticks)

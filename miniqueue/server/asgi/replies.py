@@ -10,6 +10,7 @@ problem+json (RFC 9457) with a stable code; `problem` returns their headers and 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
 from math import ceil
 from types import MappingProxyType
@@ -252,6 +253,17 @@ def status_of(error: MiniqueueError) -> HTTPStatus:
     if isinstance(error, AnsweredError):
         return error.status
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
+
+
+@cache
+def status_of_code(code: str) -> HTTPStatus:
+    """Return the HTTP status of the errors with a code; of the most general one, if theirs differ."""
+    classes = [MiniqueueError]
+    for cls in classes:  # which grows meanwhile
+        if cls.code == code and cls is not MiniqueueError:
+            return next(STATUS[base] for base in cls.__mro__ if base in STATUS)
+        classes += cls.__subclasses__()
+    return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 async def refuse_websocket(scope: Scope, send: Send) -> None:

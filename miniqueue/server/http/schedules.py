@@ -52,14 +52,15 @@ def schedule_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
 
 
 async def _put(broker: Broker, scope: Scope, content: object) -> Reply:
-    if not isinstance(content, dict):
-        raise InvalidLineError("invalid body; must be a JSON object")
-    commit, is_new = broker.scheduler.set(topic_of(scope), _schedule(content))
+    commit, is_new = broker.scheduler.set(topic_of(scope), parse_schedule(content))
     await commit.wait()
     return CREATED if is_new else OK
 
 
-def _schedule(members: dict[str, Any]) -> Schedule:
+def parse_schedule(members: object) -> Schedule:
+    """Return the schedule that the body of a PUT describes; raises RequestError."""
+    if not isinstance(members, dict):
+        raise InvalidLineError("invalid body; must be a JSON object")
     if unknown := members.keys() - _MEMBERS:
         raise InvalidLineError(f"unknown member: {min(unknown)!r}; must be one of {', '.join(sorted(_MEMBERS))}")
     options = parse_members({name: members[name] for name in _OF_MESSAGES & members.keys()})

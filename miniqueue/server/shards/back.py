@@ -4,72 +4,46 @@ the first line ─▶ introduction ─┬─ resp ─▶ a RESP connection of th
 ├─ http ─▶ a request
 ├─ transfers ─▶ messages for topics of this shard
 ├─ spread ─▶ orders about spread topics
+├─ schedules, schedule-steps ─▶ orders about schedules, and the steps of their homes
 └─ ping ─▶ an echo
 """
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import hiredis
 import structlog
 
-from miniqueue.broker.inbox.inbox import Inbox
 from miniqueue.errors import ProtocolError
-from miniqueue.server.resp.server import RespServer
-from miniqueue.server.shards.links.answering import Answering
 from miniqueue.server.shards.links.introduction import MAX_LINE_BYTES, Introduction, parse_introduction
-from miniqueue.server.shards.links.spreading import Spreading
-from miniqueue.server.shards.resp.linked import LinkedConnection
-from miniqueue.server.shards.transfers.arriving import arriving
 from miniqueue.wire.resp_replies import bulk
 
 log = structlog.get_logger()
+
+
+#: Makes the protocol object for a link that begins with an introduction.
+End = Callable[[Introduction], asyncio.Protocol]
 
 
 class Back:
     """Accepts links.
 
     Args:
-      resp: has the RESP connections of linked clients.
-      serve: returns the protocol that serves a request of HTTP.
-      take: gets the number of another shard, and what it tells.
-      inbox: adds messages that come from other shards.
-      spreading: carries out what other shards order about spread topics.
+      ends: the ends of links, by kind.
     """
 
-    def __init__(
-        self,
-        resp: RespServer,
-        serve: Callable[[], asyncio.Protocol],
-        take: Callable[[str, bytes], None],
-        inbox: Inbox,
-        spreading: Spreading,
-    ) -> None:
-        self._spreading = spreading
-        self._resp = resp
-        self._serve = serve
-        self._take = take
-        self._inbox = inbox
+    def __init__(self, ends: Mapping[str, End]) -> None:
+        self._ends = ends
 
     def __call__(self) -> asyncio.Protocol:
         """Make the protocol object of a new link."""
         return _Beginning(self._protocol_of)
 
     def _protocol_of(self, introduction: Introduction) -> asyncio.Protocol:
-        match introduction.kind:
-            case "resp":
-                return LinkedConnection(self._resp.shared, introduction)
-            case "http":
-                return self._serve()
-            case "transfers":
-                return Answering(arriving(self._inbox, int(introduction.name)))
-            case "spread":
-                return Answering(self._spreading.obey)
-            case "ping":
-                return _Answerer(partial(self._take, introduction.name))
-        raise ProtocolError(f"a link of the unknown kind '{introduction.kind}'")
+        if introduction.kind not in self._ends:
+            raise ProtocolError(f"a link of the unknown kind '{introduction.kind}'")
+        return self._ends[introduction.kind](introduction)
 
 
 class _Beginning(asyncio.Protocol):
@@ -101,8 +75,12 @@ class _Beginning(asyncio.Protocol):
             protocol.data_received(rest)
 
 
-class _Answerer(asyncio.Protocol):
-    """Answers PING as a RESP connection does, and hands over the text of any other command."""
+class Answerer(asyncio.Protocol):
+    """Answers PING as a RESP connection does, and hands over the text of any other command.
+
+    Args:
+      take: gets the text.
+    """
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take

@@ -24,7 +24,7 @@ from miniqueue.server.process import descriptors
 from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.resp.router import Routing
 from miniqueue.server.resp.server import RespServer
-from miniqueue.server.shards.back import Back
+from miniqueue.server.shards.back import Answerer, Back
 from miniqueue.server.shards.http.bodies import body_routes
 from miniqueue.server.shards.http.door import HttpDoor
 from miniqueue.server.shards.http.events import event_routes
@@ -36,15 +36,20 @@ from miniqueue.server.shards.http.parts.asking import Parts
 from miniqueue.server.shards.http.parts.routes import SpreadRoutes
 from miniqueue.server.shards.http.parts.setting import Setting
 from miniqueue.server.shards.http.receiving import Receiving
+from miniqueue.server.shards.http.schedules import schedule_routes
 from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
+from miniqueue.server.shards.links.answering import Answering
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.scheduling import ORDERS, STEPS, Home, Steps
 from miniqueue.server.shards.links.spreading import Spreading, order
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
+from miniqueue.server.shards.resp.linked import LinkedConnection
+from miniqueue.server.shards.transfers.arriving import arriving
 from miniqueue.server.shards.transfers.carrier import Carrier
 from miniqueue.server.shards.transfers.sending import Sending
 
@@ -137,7 +142,20 @@ class Shard:
         assert broker.outbox is not None  # it is one of several
         assert broker.inbox is not None  # the same
         self._carrier = Carrier(broker.outbox, Sending(self.peers))
-        back = Back(resp, self._serving, partial(self._hear, held), broker.inbox, self.spreading)
+        self._steps = Steps(broker, self.peers)
+        self._schedules = Home(self.placing, self._steps.send, self.peers.check)
+        inbox = broker.inbox
+        back = Back(
+            {
+                "resp": lambda client: LinkedConnection(resp.shared, client),
+                "http": lambda _: self._serving(),
+                "transfers": lambda source: Answering(arriving(inbox, int(source.name))),
+                "spread": lambda _: Answering(self.spreading.obey),
+                ORDERS: lambda _: Answering(self._schedules.obey),
+                STEPS: lambda home: self._steps.answering(home.name),
+                "ping": lambda other: Answerer(partial(self._hear, held, other.name)),
+            }
+        )
         loop = asyncio.get_running_loop()
         if isinstance(loop, AcceptingLoop):
             loop.admit_to_reserve(self._back)  # when clients have used up all descriptors, the others must hear of it
@@ -164,8 +182,9 @@ class Shard:
         return self._serving.drain()
 
     def close(self) -> None:
-        """End the tunnels to other shards that are idle."""
+        """End the tunnels to other shards that are idle, and the links for steps."""
         self._tunnels.close()
+        self._steps.close()
 
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
@@ -179,9 +198,9 @@ class Shard:
                 app,
                 broker.limit_counts,
                 broker.spread_of,
-                max_schedule_bytes=2 * broker.max_message_bytes + MAX_MORE_BYTES,
                 max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
             ),
+            **schedule_routes(self.peers, broker.spread_of, 2 * broker.max_message_bytes + MAX_MORE_BYTES),
             **receiving.routes,
             **event_routes(owners),
         }
@@ -215,9 +234,10 @@ class Shard:
         return Owners(self._tunnels, self.placing, broker.memory, port)
 
     async def watch(self) -> None:
-        """Watch the other shards, carry messages to them, and complete spread topics, until cancelled."""
+        """Watch the other shards, carry messages to them, and complete what concerns several, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.peers.watch())
             group.create_task(self._carrier.run(self.peers.others()))
             group.create_task(self.spreading.tend())
             group.create_task(self._follow())
+            group.create_task(self._schedules.tend())

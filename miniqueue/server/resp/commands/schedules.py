@@ -35,6 +35,13 @@ def schedule(client: Client, command: Command) -> bytes:
 
 
 def _set(client: Client, command: Command) -> bytes:
+    commit, _is_new = client.broker.scheduler.set(*parse_set(command))
+    client.wait_for(commit, replies.OK)
+    return b""
+
+
+def parse_set(command: Command) -> tuple[bytes, Schedule]:
+    """Return the name and the schedule of a SCHEDULE SET; raises RequestError."""
     if len(command) < 7:
         raise ArityError(-7)
     name, topic, payload = command[2], command[-2], command[-1]
@@ -42,10 +49,7 @@ def _set(client: Client, command: Command) -> bytes:
     options = options_of(of_schedule, 0, (b"CRON", b"EVERY", b"TZ", b"MISSED", b"UNTIL"))
     until_ms = parse_time_ms(options.pop(b"UNTIL").decode("utf-8", "replace"), "until") if b"UNTIL" in options else None
     rule = _rule(topic, payload, options)
-    schedule = rule._replace(options=parse_words(of_messages), until_ms=until_ms)
-    commit, _is_new = client.broker.scheduler.set(name, schedule)
-    client.wait_for(commit, replies.OK)
-    return b""
+    return name, rule._replace(options=parse_words(of_messages), until_ms=until_ms)
 
 
 def _split(words: Command) -> tuple[Command, Command]:

@@ -1,15 +1,13 @@
 """Routes whose topics are in the body or in the query of a request.
 
-    PUT /schedules/{name}    the topic in the body ─▶ its owner; then a schedule of this name elsewhere is deleted
     POST /transactions       all topics in one shard ─▶ its owner; otherwise CROSSSHARD, with the names
     GET /leases?topic=       the owner of the topic
 
 A body without a topic that can be read is passed to the application of this process, which says what is wrong with it.
 The server of this process charges what is read of bodies.
 
-What concerns a spread topic concerns one part of it, whose name the owner gets: a schedule, that of its key, or of its
-own name; an act of a transaction, that of its keys, or of its receipts. An act with neither is for any part in the
-shard of the transaction.
+An act of a transaction that concerns a spread topic concerns one part of it, whose name the owner gets: that of its
+keys, or of its receipts. An act with neither is for any part in the shard of the transaction.
 """
 
 import asyncio
@@ -21,27 +19,21 @@ from typing import Any, Final
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from miniqueue.access.rights import Right
-from miniqueue.access.users import check_permitted
 from miniqueue.broker.model.limits import Limit, LimitCounts
 from miniqueue.broker.transactions.acts import Way
 from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
-from miniqueue.errors import InvalidLineError, InvalidTopicError, LimitReachedError, PayloadTooLargeError
+from miniqueue.errors import InvalidTopicError, LimitReachedError, PayloadTooLargeError
 from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.asgi.request import parameters_of, read_body
-from miniqueue.server.asgi.routing import topic_of
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, replaying, without_parts
+from miniqueue.server.shards.http.owners import Owners, WithoutParts, replaying
 
 #: Number of bytes of lines that are inspected in one event-loop iteration; how many bytes a line counts in addition.
 TURN_BYTES: Final = 64 << 10
 LINE_BYTES: Final = 640
 _ACTS: Final = ("publish", *(way.value for way in Way))
 _NAMES: Final = frozenset({"topic", *_ACTS})
-_CREATED: Final = 201
-_NOT_FOUND: Final = 404
-_OF_BODIES: Final = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"expect"})
 
 
 def body_routes(
@@ -50,7 +42,6 @@ def body_routes(
     counts: LimitCounts,
     spread_of: Callable[[bytes], int],
     *,
-    max_schedule_bytes: int,
     max_transaction_bytes: int,
 ) -> dict[tuple[str, str], Handler]:
     """Return the handlers by method and route.
@@ -60,12 +51,10 @@ def body_routes(
       app: the application of this process.
       counts: counts how often the limit of transactions was reached.
       spread_of: returns over how many parts a topic is spread, 0 for others.
-      max_schedule_bytes: maximum size of the body of a schedule.
       max_transaction_bytes: maximum size of the body of a transaction.
     """
     bodies = _Bodies(owners, app, counts, spread_of)
     return {
-        ("PUT", "/schedules/{name}"): partial(bodies.schedule, max_schedule_bytes),
         ("POST", "/transactions"): partial(bodies.transaction, max_transaction_bytes),
         ("GET", "/leases"): bodies.leases,
     }
@@ -124,50 +113,6 @@ class _Bodies:
                 turn_bytes = TURN_BYTES
                 await asyncio.sleep(0)
         await self._serve(lines.shards(), scope, replaying(lines.body() or body, receive), send)
-
-    # --- schedules --------------------------------------------------------------------------------------------
-
-    async def schedule(self, max_bytes: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Set a schedule in the shard of its topic, then delete one with its name in the others.
-
-        If a process ends in between, there are two, and none is lost; the client can repeat the request.
-        """
-        check_permitted(scope.get("user"), Right.ADMIN, None, "PUT /schedules/{name}")
-        try:
-            body = await read_body(receive, max_bytes)
-        except PayloadTooLargeError as exc:
-            raise InvalidLineError(f"body too large; must be at most {max_bytes} bytes") from exc
-        if body is None:
-            return
-        members = _parsed(body)
-        topic = _text(members, "topic")
-        if topic is None:
-            await self._app(scope, replaying(body, receive), send)
-            return
-        check_whole(topic)
-        if part_count := self._spread_of(topic):
-            topic = part_name(topic, part_for(_text(members, "key") or topic_of(scope), part_count))
-            body = orjson.dumps({**members, "topic": topic.decode()})
-        self._owners.check_all()
-        with self._owners.gathering(scope) as gathering:
-            answer = await self._set(self._shard_of(topic), scope, body, gathering)
-            await without_parts(answer).reply()(scope, receive, send)
-
-    async def _set(self, shard: int, scope: Scope, body: bytes, gathering: Gathering) -> Answer:
-        answer = await self._owners.ask(shard, scope, gathering, body)
-        if answer.is_error:
-            return answer
-        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_BODIES]
-        delete = {**scope, "method": "DELETE", "headers": headers}
-        for other in self._owners.numbers:
-            if other == shard:
-                continue
-            deleted = await self._owners.ask(other, delete, gathering)
-            if deleted.is_error and deleted.status != _NOT_FOUND:
-                return deleted
-            if not deleted.is_error and answer.status == _CREATED:
-                answer = answer._replace(status=200)
-        return answer
 
 
 class _Lines:

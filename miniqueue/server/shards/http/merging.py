@@ -48,7 +48,6 @@ def merging_routes(owners: Owners, quotas_of: Callable[[str], Quotas]) -> dict[t
                 ("GET", "/tasks/{id}"),
                 ("DELETE", "/tasks/{id}"),
                 ("GET", "/schedules/{name}"),
-                ("DELETE", "/schedules/{name}"),
                 ("POST", "/schedules/{name}/fire"),
             )
         },

@@ -48,6 +48,11 @@ class Answering(asyncio.Protocol):
         self._is_lost = True
         self._commands.clear()
 
+    def abort(self) -> None:
+        """End the link, and begin no command that has come over it."""
+        self.connection_lost(None)
+        self._transport.abort()
+
     async def _carry_out(self) -> None:
         try:
             while self._commands:

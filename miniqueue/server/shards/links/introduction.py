@@ -4,6 +4,7 @@
     {"kind":"http", …}       a request follows, which has a client and credentials of its own
     {"kind":"ping", …}       whether the process answers
     {"kind":"transfers", …}  messages follow that move to topics of this shard, from the shard whose number is the name
+    {"kind":"spread", …}     orders about spread topics follow; `shard` lists all kinds
 
 Only processes of this broker can connect to the socket, which is in a private directory. So the user is believed: the
 door has authenticated the client, and the owner checks its rights for every command, as its own door does.
@@ -22,7 +23,7 @@ class Introduction(NamedTuple):
     """A client of another process.
 
     Attributes:
-      kind: `resp`, `http`, `ping`, or `transfers`.
+      kind: the kind of the link.
       client: the address of the client.
       id: the id of its connection.
       user: the user as which it has authenticated; None: none, or there are no users.

@@ -36,15 +36,16 @@ from miniqueue.wire.resp_parser import Command, encode_command
 
 #: The kind of the links over which a shard is ordered to do this.
 KIND: Final = "spread"
+DOUBT: Final = "whether all parts have changed is unknown"
 #: How often spread topics are looked at that a crash, or a shard that was away, has left incomplete.
 TEND_SECONDS: Final = 0.5
 
 log = structlog.get_logger()
 
 
-async def order(peers: Peers, shard: int, command: Sequence[bytes]) -> bytes:
-    """Return the reply of a shard to an order: OK, or an error; raises ShardAwayError, OutcomeUnknownError."""
-    link = peers.open(shard, Introduction(KIND))
+async def order(peers: Peers, shard: int, command: Sequence[bytes], kind: str = KIND, doubt: str = DOUBT) -> bytes:
+    """Return the reply of a shard to an order of some kind; raises ShardAwayError, OutcomeUnknownError with `doubt`."""
+    link = peers.open(shard, Introduction(kind))
     try:
         reply = await link.ask(encode_command([*command]))
     finally:
@@ -52,7 +53,7 @@ async def order(peers: Peers, shard: int, command: Sequence[bytes]) -> bytes:
     if reply is Failure.UNSENT:
         raise ShardAwayError(f"shard {shard} does not answer; try again")
     if isinstance(reply, Failure):
-        raise OutcomeUnknownError(f"shard {shard} does not answer; whether all parts have changed is unknown")
+        raise OutcomeUnknownError(f"shard {shard} does not answer; {doubt}")
     return reply
 
 

@@ -39,6 +39,7 @@ from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.receiving import only_shard_of
 from miniqueue.server.shards.resp.returning import is_there, leased_in, take_back
+from miniqueue.server.shards.resp.scheduling import change_schedule, changes_schedules
 from miniqueue.server.shards.resp.stream import SpreadStream
 from miniqueue.server.shards.resp.taking import EMPTY, JOIN, Taking, join, order_of, take, take_here
 from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
@@ -212,13 +213,14 @@ class Door:
             return self._lead(*shard_and_topic, command)
         if isinstance(command, (Run, RunTransaction)):
             return False  # the connection refuses it
-        begin = self._of_all.get(command[0].upper())
-        if begin is None and not is_gathered(command):
+        begin, is_change = self._of_all.get(command[0].upper()), changes_schedules(command)
+        if begin is None and not is_change and not is_gathered(command):
             return False
         self._check(command)
         if begin is not None:
             return begin(command)
-        self._when_written(partial(self._gathered, command))
+        work = partial(change_schedule, self._peers, self._client.broker.spread_of) if is_change else self._gathered
+        self._when_written(partial(work, command))
         return True
 
     def _lead(self, shard: int, topic: bytes, command: Parsed) -> bool:

@@ -3,8 +3,7 @@
     TOPICS, STATS, USAGE, INFO, CLIENT LIST, LEASES, TASK LIST, SCHEDULE LIST    of all shards, merged
     TASK GET, TASK CANCEL                                      by the shard that gives such ids, or else has it;
                                                                the id of a spread topic has those of all its parts
-    SCHEDULE GET, FIRE, DELETE                                                   by the shard that has the schedule
-    SCHEDULE SET                                  by the shard with its topic; others delete one of that name then
+    SCHEDULE GET, FIRE                                                           by the shard that has the schedule
 
 If a shard does not answer, the reply is TRYAGAIN: half of an answer would be a wrong one.
 """
@@ -17,14 +16,12 @@ from typing import Any, Final, TypeAlias
 import hiredis
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
-from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, part_for, part_name, whole_of
+from miniqueue.core.message.parts import MAX_PARTS, whole_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
-from miniqueue.errors import InvalidTopicError
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.shards.resp.acts import JOIN, on_tasks
-from miniqueue.server.shards.resp.words import option_of
 from miniqueue.server.views.outbox import OUTBOX_FIELDS, fields_of_all
 from miniqueue.server.views.usage import limit_of_all
 from miniqueue.wire import resp_replies as replies
@@ -48,8 +45,6 @@ _READ_FIELDS: Final = (b"topic", b"group", b"member", b"sub", b"flags")
 async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, command: Command) -> bytes:
     """Return the reply of all shards to a command; raises MiniqueueError."""
     word, subcommand = command[0].upper(), command[1].upper() if len(command) > 1 else b""
-    if word == b"SCHEDULE" and subcommand == b"SET":
-        return await _set_schedule(client, placing, ask, command)
     if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3:
         ids = command[2].split(JOIN, MAX_PARTS)
         if all(map(bytes.isdigit, ids)):
@@ -108,24 +103,6 @@ async def _on_task(placing: Placing, ask: Ask, ask_all: AskAll, command: Command
     if not reply.startswith(b"-NOTASK"):
         return reply
     return _of_one(await ask_all(own))  # the store may have had another number of shards when it began
-
-
-async def _set_schedule(client: Client, placing: Placing, ask: Ask, command: Command) -> bytes:
-    """Set a schedule in the shard of its topic; of a spread topic, in that of the part of its key, or of its name."""
-    if len(command) < 5:
-        return await ask(placing.number, command)  # it is refused for its number of words
-    topic = command[-2]
-    if SEPARATOR in topic:  # no client can name a part
-        raise InvalidTopicError
-    if part_count := client.broker.spread_of(topic):
-        topic = part_name(topic, part_for(option_of(command[:-2], 3, b"KEY") or command[2], part_count))
-    owner, command = placing.shard_of(topic), [*command[:-2], topic, command[-1]]
-    reply = await ask(owner, command)
-    if not reply.startswith(b"-"):
-        for shard in range(placing.shard_count):
-            if shard != owner:
-                await ask(shard, [b"SCHEDULE", b"DELETE", command[2]])
-    return reply
 
 
 # --- merging --------------------------------------------------------------------------------------------------
@@ -284,8 +261,6 @@ GATHERED: Final = frozenset(MERGES) | {
     b"USAGE",
     b"TASK GET",
     b"TASK CANCEL",
-    b"SCHEDULE SET",
     b"SCHEDULE GET",
     b"SCHEDULE FIRE",
-    b"SCHEDULE DELETE",
 }

@@ -48,3 +48,11 @@ async def test_a_schedule_without_a_key_is_in_the_part_of_its_name(client):
 async def test_no_client_can_schedule_messages_of_a_part(client):
     part = part_name(TOPIC, 0)
     assert (await client.ask(b"SCHEDULE", b"SET", b"beat", b"EVERY", b"5", part, b"x")).startswith(b"-BADTOPIC")
+
+
+async def test_a_schedule_of_a_spread_topic_is_set_over_http_too(client, fleet):
+    body = b'{"topic":"%b","every":5,"text":"x"}' % TOPIC
+    assert [(await fleet.ask("PUT", "/schedules/beat", body, door=door)).status for door in (0, 1)] == [201, 200]
+    assert (await fleet.ask("GET", "/schedules/beat")).json["topic"] == TOPIC.decode()
+    assert len(value_of(await client.ask(b"SCHEDULE", b"LIST"))) == 1
+    assert (await fleet.ask("DELETE", "/schedules/beat")).json == {"deleted": "beat"}

@@ -1,0 +1,196 @@
+"""One schedule of a name in all shards, whoever sets and deletes it at once, and whatever ends in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import hiredis
+import pytest
+
+from miniqueue.core.settings.placing import Placing
+from miniqueue.core.settings.schedule import Schedule
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
+from miniqueue.server.asgi.replies import status_of_code
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.scheduling import CREATED, REPLACED, Home, Steps, words_of
+from miniqueue.wire.resp_parser import encode_command
+from tests.fakes import FakeTransport, FaultyStore, ManualClock, broker_on, settle_down
+from tests.server.shards.http.conftest import fleet
+from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.resp.conftest import connect
+
+__all__ = ["connect", "fleet"]
+
+NAME = b"report"
+#: More steps than any order has.
+MOST_STEPS = 8
+HOURLY = [Schedule(topic.encode(), topic.encode(), every_ms=3_600_000) for topic in TOPICS]
+
+
+class Homeless:
+    """Shards without links, whose home can end at each of its steps, or fail to reach a shard."""
+
+    def __init__(self, brokers) -> None:
+        self.brokers = brokers
+        self.shards = [Steps(broker, Peers(Placing(number, COUNT), [])) for number, broker in enumerate(brokers)]
+        self.fault = ""
+        self.steps_before_fault = MOST_STEPS
+        self.home = self._new_home()
+
+    def _new_home(self) -> Home:
+        return Home(Placing(Placing(0, COUNT).shard_of(NAME), COUNT), self._step)
+
+    async def _step(self, shard: int, command: list[bytes]) -> bytes:
+        self.steps_before_fault -= 1
+        if self.steps_before_fault:
+            return await self.shards[shard].take(command)
+        if self.fault == "away":
+            raise ShardAwayError("away")
+        if self.fault in ("taken, and the home ends", "taken, and not answered"):
+            await self.shards[shard].take(command)
+        if self.fault in ("not taken, and not answered", "taken, and not answered"):
+            raise OutcomeUnknownError("unknown")
+        await asyncio.Event().wait()  # until the home ends
+        raise AssertionError
+
+    async def order(self, *words: bytes) -> bytes:
+        """Return the reply to an order; b"" if the home has ended."""
+        task = asyncio.create_task(self.home.obey([words[0], NAME, b"", *words[1:]]))
+        await settle_down()
+        if task.done():
+            return task.result()
+        task.cancel()
+        self.home = self._new_home()
+        return b""
+
+    def held(self) -> list[int]:
+        """Return the shards that have the schedule."""
+        return [number for number, broker in enumerate(self.brokers) if NAME in broker.scheduler.names]
+
+
+@asynccontextmanager
+async def homeless() -> AsyncIterator[Homeless]:
+    brokers = []
+    for number in range(COUNT):
+        brokers.append(broker_on(FaultyStore(), ManualClock()))
+        brokers[-1].place(Placing(number, COUNT))
+        await brokers[-1].start()
+    try:
+        yield Homeless(brokers)
+    finally:
+        for broker in brokers:
+            await broker.stop()
+
+
+FAULTS = [
+    "away",
+    "not taken, and the home ends",
+    "taken, and the home ends",
+    "not taken, and not answered",
+    "taken, and not answered",
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("before", [[], [0], [1]], ids=["new", "in shard 0", "in shard 1"])
+@pytest.mark.parametrize("target", [0, 1, 2])
+async def test_a_schedule_whose_setting_is_interrupted_at_any_step_is_there_once(fault, before, target):
+    for steps in range(1, MOST_STEPS):
+        async with homeless() as shards:
+            for shard in before:
+                assert await shards.order(b"SET", *words_of(HOURLY[shard])) == CREATED
+            shards.fault, shards.steps_before_fault = fault, steps
+            reply = await shards.order(b"SET", *words_of(HOURLY[target]))
+            assert len(shards.held()) >= len(before)  # at no time is there none
+            was_hit = shards.steps_before_fault <= 0
+            shards.steps_before_fault = MOST_STEPS * MOST_STEPS
+            await shards.home.look()
+            assert len(shards.held()) == 1 or (was_hit and not before and not shards.held())
+            if reply in (CREATED, REPLACED):
+                assert shards.held() == [target]
+            assert await shards.order(b"SET", *words_of(HOURLY[2])) in (CREATED, REPLACED)
+            assert shards.held() == [2]
+        if not was_hit:
+            assert reply == (REPLACED if before else CREATED)
+            return
+    raise AssertionError("there were more steps than expected")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_deletion_that_is_interrupted_at_any_step_deletes_the_schedule_or_leaves_one(fault):
+    for steps in range(1, MOST_STEPS):
+        async with homeless() as shards:
+            assert await shards.order(b"SET", *words_of(HOURLY[1])) == CREATED
+            shards.fault, shards.steps_before_fault = fault, steps
+            reply = await shards.order(b"DELETE")
+            was_hit = shards.steps_before_fault <= 0
+            shards.steps_before_fault = MOST_STEPS * MOST_STEPS
+            await shards.home.look()
+            assert shards.held() in ([], [1])
+            if reply == b"+OK\r\n":
+                assert shards.held() == []
+            if reply.startswith(b"-TRYAGAIN"):
+                assert shards.held() == [1]
+        if not was_hit:
+            assert reply == b"+OK\r\n"
+            return
+    raise AssertionError("there were more steps than expected")
+
+
+async def test_a_new_home_finds_what_one_before_it_has_left_in_two_shards():
+    async with homeless() as shards:
+        for shard in (0, 2):
+            await shards.shards[shard].take([b"PUT", NAME, b"", *words_of(HOURLY[shard])])
+        tending = asyncio.create_task(shards.home.tend())
+        await settle_down()
+        assert shards.held() == [0]
+        tending.cancel()
+        await asyncio.wait([tending])
+
+
+async def test_steps_of_a_link_that_a_home_has_replaced_are_not_late():
+    async with homeless() as shards:
+        steps, step = shards.shards[1], encode_command([b"PUT", NAME, b"", *words_of(HOURLY[1])])
+        first = steps.answering("0")
+        transport = FakeTransport(first)
+        first.connection_made(transport)
+        first.data_received(step)
+        second = steps.answering("0")
+        await settle_down()
+        assert (shards.held(), transport.written) == ([], b"")
+        second.connection_made(answers := FakeTransport(second))
+        second.data_received(step)
+        await settle_down()
+        assert (shards.held(), answers.written) == ([1], CREATED)
+
+
+async def test_clients_that_set_a_schedule_in_different_shards_at_once_leave_one(fleet, connect):
+    clients = [connect(door) for door in range(COUNT)]
+    for _ in range(10):
+        setting = [
+            client.ask(b"SCHEDULE", b"SET", NAME, b"EVERY", b"1h", topic.encode(), b"x")
+            for client, topic in zip(clients, TOPICS, strict=True)
+        ]
+        assert await asyncio.gather(*setting) == [b"+OK\r\n"] * COUNT
+        assert sum(member.broker.scheduler.count for member in fleet.members) == 1
+    deleting = [client.ask(b"SCHEDULE", b"DELETE", NAME) for client in clients]
+    deleted = sorted(await asyncio.gather(*deleting))
+    assert [reply.split()[0] for reply in deleted] == [b"+OK", b"-NOSCHEDULE", b"-NOSCHEDULE"]
+
+
+async def test_errors_of_the_shard_with_the_topic_are_those_of_both_protocols(fleet, connect):
+    client = connect(0)
+    refused = await client.ask(b"SCHEDULE", b"SET", NAME, b"CRON", b"x", TOPICS[2].encode(), b"x")
+    over_http = await fleet.ask("PUT", f"/schedules/{NAME.decode()}", orjson_of(TOPICS[2], cron="x"))
+    reader = hiredis.Reader()
+    reader.feed(refused)
+    assert str(reader.gets()) == f"{over_http.code} {over_http.json['error']}"
+    assert over_http.status == 400
+    statuses = {"LIMIT": 507, "FULL": 507, "READONLY": 503, "TOOBIG": 413, "BADTOPIC": 400, "NOSCHEDULE": 404}
+    assert {code: status_of_code(code) for code in statuses} == statuses
+    assert status_of_code("NOSUCH") == 500
+
+
+def orjson_of(topic: str, **members: str) -> bytes:
+    pairs = ",".join(f'"{name}":"{value}"' for name, value in {"topic": topic, "text": "x", **members}.items())
+    return f"{{{pairs}}}".encode()
