@@ -14,6 +14,7 @@ import structlog
 
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors.requests import ShardAwayError
+from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.server.shards.links.part_choice import PartChoice
@@ -39,6 +40,7 @@ class Peers:
       chance: decides which shard is asked first.
       part_choice: chooses parts of spread topics for messages without keys.
       report: returns what the others hear with each question, as JSON.
+      growth: reports changes of the parts of spread topics to the streams of this process.
       on_away: called with the number of a shard that has ended, or does not answer any more.
     """
 
@@ -49,6 +51,7 @@ class Peers:
         self.part_choice = PartChoice(placing)
         self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
+        self.growth = Growth()
         self._links: dict[Link, int] = {}
         self._away: set[int] = set()
         self._opening: set[asyncio.Task[None]] = set()

@@ -77,7 +77,7 @@ class Spreading:
         try:
             match command:
                 case [b"ASSUME", name, members]:
-                    await self._broker.admin.assume(name, of_members(orjson.loads(members), name)).wait()
+                    await self._assume(name, of_members(orjson.loads(members), name))
                 case [b"BEGIN", name]:
                     await self.begin(name)
                 case [b"CLEAR", name]:
@@ -91,6 +91,13 @@ class Spreading:
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
         return replies.OK
+
+    async def _assume(self, name: bytes, settings: TopicSettings) -> None:
+        """Set what a topic of another shard, or a part of it, has; if it has more parts now, its streams end."""
+        had = self._broker.spread_of(name)
+        await self._broker.admin.assume(name, settings).wait()
+        if settings.spread != had:
+            self._peers.growth.report(name)
 
     async def complete(self, name: bytes) -> None:
         """Bring the settings of a spread topic of this shard to all shards and parts; raises MiniqueueError."""
@@ -108,6 +115,8 @@ class Spreading:
         """Bring the settings of a spread topic to all shards and parts."""
         settings = self._broker.admin.settings_of(name)
         whole, part = _encode(settings), _encode(settings_of_part(settings))
+        if name in self._complete and self._complete[name].spread != settings.spread:
+            self._peers.growth.report(name)
         for shard in self._peers.others():
             await self._order(shard, b"ASSUME", name, whole)
         for number in range(settings.spread):
@@ -144,6 +153,8 @@ class Spreading:
         wholes = [each for each in self._broker.spread_topics if _is_of(each, name) and not (is_new and each == name)]
         parts = [each for each in self._broker.topics() if (part := parse_part(each)) and _is_of(part[0], name)]
         await asyncio.gather(*[self._broker.delete_topic(each) for each in (*wholes, *parts)])
+        for each in (name, *wholes):
+            self._peers.growth.report(each)
 
     async def tend(self) -> None:
         """Complete the spread topics of this shard that are not, until cancelled."""

@@ -538,7 +538,7 @@ class Door:
         for shard in shards:
             self._peers.check(shard)
         self._send_outgoing()
-        self._stream = SpreadStream(self._client, command, part_count)
+        self._stream = SpreadStream(self._client, command, part_count, self._peers.growth)
         self._stream.begin([self._peers.open(shard, self._introduction()) for shard in shards])
 
     async def _receive_spread(self, topic: bytes, part_count: int, command: Command, taking: Taking) -> bytes:

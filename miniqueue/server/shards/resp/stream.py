@@ -24,6 +24,7 @@ from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.subscribe import DEFAULT_DELAY_SECONDS
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
+from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.window import Window, shares
 from miniqueue.server.shards.resp.parting import without_parts
@@ -50,14 +51,16 @@ class SpreadStream:
       client: the connection.
       command: the SUBSCRIBE.
       part_count: the number of parts.
+      growth: reports that there are others, which ends the stream.
 
     Raises InvalidPrefetchError.
     """
 
     is_subscription = True
 
-    def __init__(self, client: RoutedClient, command: Command, part_count: int) -> None:
+    def __init__(self, client: RoutedClient, command: Command, part_count: int, growth: Growth) -> None:
         self._client = client
+        self._growth = growth
         self._topic = command[1]
         self._opening = _Opening(command, part_count)
         self._has_receipts = self._opening.has_receipts
@@ -81,6 +84,8 @@ class SpreadStream:
     def execute(self, command: Command) -> bytes:
         """Carry out a command; its reply comes later, or is returned. Raises MiniqueueError."""
         word = command[0].upper()
+        if self._is_ending:  # it gets no more replies
+            return b""
         if word in _ABOUT_MESSAGES:
             self._settle(word, command)
             return b""
@@ -95,7 +100,7 @@ class SpreadStream:
         return b""
 
     def end(self) -> None:
-        """Note that the client sends no more: the parts answer what was sent, and end their streams."""
+        """End the stream when the parts have answered what was sent: the client sends no more, or there are others."""
         if not self._is_ending:
             self._is_ending = True
             for part in self._parts:
@@ -104,6 +109,7 @@ class SpreadStream:
     def close(self) -> None:
         """End the streams: the parts return what the client holds."""
         self._is_over = True
+        self._growth.remove(self._topic, self.end)
         parts, self._parts = self._parts, []
         for part in parts:
             part.link.close()
@@ -178,8 +184,11 @@ class SpreadStream:
         if not self._unanswered_count and not self._is_over:
             self._is_open = True
             self._client.mode = self
+            self._growth.add(self._topic, self.end)
             early, self._early = self._early, []
             self._client.release(b"".join(early))
+            if self._client.broker.spread_of(self._topic) != len(self._parts):
+                self.end()
 
     def refused(self, error: bytes) -> None:
         """End all streams, since one could not begin."""

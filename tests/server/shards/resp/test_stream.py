@@ -288,3 +288,32 @@ async def test_a_client_that_does_not_read_is_not_sent_more(client, connect):
     assert stream.transport.take() == b""
     stream.connection.resume_writing()
     assert len(await stream.hear(PARTS)) == PARTS
+
+
+@pytest.mark.parametrize(
+    "words", [(b"TOPIC", b"SET", TOPIC, b"spread", b"8"), (b"TOPIC", b"DELETE", TOPIC)], ids=["grows", "is deleted"]
+)
+@pytest.mark.parametrize("door", range(COUNT))
+async def test_a_stream_ends_when_the_topic_gets_other_parts(client, connect, fleet, words, door):
+    await publish(client, PARTS)
+    stream = connect(door)
+    stream.tell((b"SUBSCRIBE", TOPIC, b"PREFETCH", b"100"))
+    [[receipt, _, _], *_] = await heard(stream, PARTS)
+    stream.tell((b"ACK", receipt))
+    assert await client.ask(*words) == b"+OK\r\n"
+    assert await stream.hear() == [b"+OK\r\n"]
+    await until(lambda: stream.transport.is_closed)
+    await until(lambda: leased_count(fleet) == 0)
+    again = connect(door)
+    again.tell((b"SUBSCRIBE", TOPIC, b"PREFETCH", b"100"))
+    if words[1] == b"SET":
+        assert len(await again.hear(PARTS - 1)) == PARTS - 1
+
+
+async def test_other_settings_do_not_end_a_stream(client, connect):
+    stream = connect(2)
+    stream.tell((b"SUBSCRIBE", TOPIC, b"PREFETCH", b"100"))
+    assert await stream.ask(b"PING") == b"+PONG\r\n"
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"max_messages", b"99") == b"+OK\r\n"
+    await publish(client, 1)
+    assert (await heard(stream, 1))[0][1] == b"0"
