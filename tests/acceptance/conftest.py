@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ def broker(trust: Trust, tmp_path_factory: pytest.TempPathFactory, http_server: 
 def topic(request: pytest.FixtureRequest) -> str:
     """A topic of its own for each test; a spread one, if the topics of the tests are to be."""
     if SPREAD and "broker" in request.fixturenames:
-        return spread_over(int(SPREAD), request.getfixturevalue("broker"), name_of(request))
+        with suppress(redis.AuthenticationError):  # what tests of users publish to is not spread
+            return spread_over(int(SPREAD), request.getfixturevalue("broker"), name_of(request))
     return name_of(request)
 
 

@@ -227,6 +227,20 @@ async def test_a_pattern_stands_for_spread_topics(fleet):
     assert [line["topic"] for line in fitting.lines] == [TOPIC]
 
 
+async def test_members_share_the_partitions_of_all_parts(fleet):
+    for member in "ab":
+        assert await receive(fleet, f"member={member}") == []
+    for key in KEYS:
+        await fleet.ask("POST", f"/publish/{TOPIC}?key={key}", key.encode())
+
+    received = [payloads(await receive(fleet, f"count=100&member={member}")) for member in "ab"]
+
+    assert all(received)
+    assert sorted([*received[0], *received[1]]) == sorted(key.encode() for key in KEYS)
+    members = (await fleet.ask("GET", f"/topics/{TOPIC}/groups/default")).json["members"]
+    assert sorted(number >> 10 for numbers in members.values() for number in numbers) == [*range(PARTS)]
+
+
 @pytest.mark.parametrize(
     ("way", "more"),
     [
