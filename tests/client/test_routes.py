@@ -12,8 +12,9 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue_client import AsyncClient, Client, RefusedError
 from miniqueue_client.address import Address
 from miniqueue_client.calls import groups, messages, topics
+from miniqueue_client.calls.call import Call
 from miniqueue_client.calls.transaction import pipeline_of
-from miniqueue_client.routes import Routes, is_cluster, slot_of, topic_of
+from miniqueue_client.routes import Routes, is_cluster, shows_a_part, slot_of, topic_of
 from tests.acceptance.shards.conftest import SHARDS, ShardedBroker, nodes_in, readers, topic_in
 
 URL = "redis://user:secret@host:6379?client_name=me"
@@ -93,6 +94,41 @@ def test_topics_of_calls():
     assert topic_of(messages.receive_any("t")) is None
 
 
+def replies_of_part(number: int) -> dict[str, object]:
+    """Return what a part of a spread topic replies, by command."""
+    message_id, receipt = b"%d-7" % (number << 10), b"5f0c-%d" % (number << 57 | 12)
+    return {
+        "PUB": message_id,
+        "MPUBLISH": [message_id],
+        "PUBEACH": [[message_id], 0],
+        "PUBPACKED": [[message_id, 1], 0],
+        "RECEIVE": [[receipt, b"x", {b"id": message_id}]],
+    }
+
+
+def test_clients_of_a_spread_topic_use_all_nodes():
+    topic, ports = topic_in(0, "spread-"), set[int]()
+    for _ in range(50):
+        routes = routes_of(SHARDS)
+        call = messages.publish(topic, b"x")
+        routes.note([call], [b"0-17"])
+        assert port_of_url(routes.urls_for([call])[0]) == 7000
+        routes.note([call], [b"1024-17"])
+        [*positions] = routes.parts_of([call, messages.publish(topic_in(1, "t"), b"x"), call])
+        assert [0, 2] in positions or positions == [[0, 1, 2]]
+        ports.add(port_of_url(routes.urls_for([call])[0]))
+    assert ports == {7000 + shard for shard in range(SHARDS)}
+
+
+@pytest.mark.parametrize("word", replies_of_part(0))
+def test_ids_and_receipts_show_that_a_topic_is_spread(word):
+    call: Call[object] = Call((word, "t"), lambda reply: reply)
+    assert [shows_a_part(call, replies_of_part(number)[word]) for number in (0, 1, 63)] == [False, True, True]
+    for other in ([], None, b"", b"x", [[b"", b"x", {}]], RefusedError("LIMIT", "full")):
+        assert not shows_a_part(call, other)
+    assert not shows_a_part(Call(("LEN", "t"), int), 1 << 60)
+
+
 # --- real brokers ---------------------------------------------------------------------------------------------
 
 
@@ -127,6 +163,20 @@ def test_calls_go_to_the_shard_with_the_topic(nodes):
         received = client.receive_any(*names, count=100)
         assert {message.topic for message in received} <= set(names)
         assert received
+
+
+def test_a_spread_topic_is_used_at_any_node(nodes):
+    with Client(url_of(nodes)) as client:
+        client.create_topic("wide", spread=SHARDS)
+    for number in range(2 * SHARDS):
+        with Client(url_of(nodes)) as client:
+            for _ in range(2 * SHARDS):
+                client.publish("wide", b"x")
+            client.publish("wide", b"%d" % number, key=b"k")
+            received = client.receive("wide", count=100)
+            assert len(received) == 2 * SHARDS + 1
+            client.ack("wide", *received)
+            assert client.length("wide") == 0
 
 
 async def test_a_task_sends_calls_to_the_shard_with_the_topic(nodes):

@@ -139,6 +139,8 @@ class AsyncLink:
         finally:
             await pool.release(connection)
         raise_what_passes(calls, replies)
+        if self._routes.is_known:
+            self._routes.note(calls, replies)
         return replies
 
     async def _replies(self, connection: _Connection, calls: Sequence[Call[Any]]) -> list[Reply]:

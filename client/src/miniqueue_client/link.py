@@ -129,6 +129,8 @@ class Link:
         finally:
             pool.release(connection)
         raise_what_passes(calls, replies)
+        if self._routes.is_known:
+            self._routes.note(calls, replies)
         return replies
 
     def _replies(self, connection: _Connection, calls: Sequence[Call[Any]]) -> list[Reply]:

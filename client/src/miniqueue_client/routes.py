@@ -4,10 +4,13 @@
     cluster ─▶ CLUSTER SLOTS ─▶ topic ─▶ slot ─▶ the URL of its node; any node serves the rest, and is asked if that one
                                                  cannot be reached
     a failure ─▶ the nodes are read again
+    a topic whose ids show that it is spread ─▶ one node for each client, so that all nodes have clients of the topic
 
 Does not know connections. All nodes serve all topics, so that a wrong choice costs time and nothing else.
 """
 
+import os
+import random
 import time
 from binascii import crc_hqx
 from bisect import bisect
@@ -26,6 +29,11 @@ UNREACHABLE_SECONDS: Final = 60.0
 LOST_SECONDS: Final = 1.0
 _SLOT_COUNT: Final = 16_384
 _DEAD_LETTER_SUFFIX: Final = b".dlq"
+#: The calls whose replies begin with the id of a message, or with a receipt, and where these have the number of a part.
+_WITH_IDS: Final = frozenset({"PUB", "MPUBLISH", "PUBBATCH", "PUBEACH", "PUBPACKED"})
+_WITH_RECEIPTS: Final = frozenset({"RECEIVE"})
+_PARTITION_BITS: Final = 10
+_RECEIPT_BITS: Final = 57
 #: The position of the topic in commands that have one, and where a command has subcommands.
 _SECOND: Final = frozenset(
     {"PUB", "MPUBLISH", "PUBBATCH", "PUBEACH", "PUBPACKED", "CANCEL", "REQUEST", "REPLY", "RECEIVE"}
@@ -61,6 +69,21 @@ def topic_of(call: Call[Any]) -> bytes | None:
     return topic.encode() if isinstance(topic, str) else topic if isinstance(topic, bytes) else None
 
 
+def shows_a_part(call: Call[Any], reply: Reply) -> bool:
+    """Whether the reply to a call contains an id, or a receipt, of any part of a spread topic but the first."""
+    if call.words[0] not in _WITH_IDS and call.words[0] not in _WITH_RECEIPTS:
+        return False
+    while isinstance(reply, list) and reply:
+        reply = reply[0]
+    if not isinstance(reply, bytes):
+        return False
+    if call.words[0] in _WITH_IDS:
+        digits, shift = reply.partition(b"-")[0], _PARTITION_BITS
+    else:
+        digits, shift = reply.rpartition(b"-")[2], _RECEIPT_BITS
+    return digits.isdigit() and int(digits) >> shift > 0
+
+
 class _Nodes(NamedTuple):
     """The nodes in the order of their slots: the first slot and the URL of each."""
 
@@ -84,6 +107,8 @@ class Routes:
         self._monotonic = monotonic
         self._nodes: _Nodes | None = None
         self._left_out_until: dict[str, float] = {}
+        self._spread: set[bytes] = set()  # the topics that are known to be spread
+        self._luck = random.randrange(1 << 16)
 
     @property
     def is_known(self) -> bool:
@@ -98,6 +123,14 @@ class Routes:
     def forget(self) -> None:
         """Forget the nodes: they may have changed."""
         self._nodes = None
+        self._spread.clear()
+
+    def note(self, calls: Sequence[Call[Any]], replies: Sequence[Reply]) -> None:
+        """Learn from the replies to calls which topics are spread."""
+        for call, reply in zip(calls, replies, strict=True):
+            topic = topic_of(call)
+            if topic is not None and topic not in self._spread and shows_a_part(call, reply):
+                self._spread.add(topic)
 
     def leave_out(self, url: str, seconds: float) -> None:
         """Leave out a node for some time, unless none else can be reached."""
@@ -109,7 +142,7 @@ class Routes:
         if nodes is None:  # another thread has just forgotten them
             return [self._address.url]
         topic = next(filter(None, map(topic_of, calls)), None)
-        best = [] if topic is None else [nodes.url_of(topic)]
+        best = [] if topic is None else [self._url_in(nodes, topic)]
         urls = list(dict.fromkeys([*best, self._address.url, *nodes.urls]))
         if self._left_out_until:
             now = self._monotonic()
@@ -129,8 +162,14 @@ class Routes:
             topic = topic_of(call)
             if topic is None:
                 return [[*range(len(calls))]]
-            parts.setdefault(nodes.url_of(topic), []).append(position)
+            parts.setdefault(self._url_in(nodes, topic), []).append(position)
         return [*parts.values()]
+
+    def _url_in(self, nodes: _Nodes, topic: bytes) -> str:
+        """Return the URL of the node for a topic; of a spread one, each process and each client has its own."""
+        if topic in self._spread:
+            return nodes.urls[(self._luck + os.getpid()) % len(nodes.urls)]
+        return nodes.url_of(topic)
 
     def address_of(self, url: str) -> Address:
         """Return the address of a node."""
