@@ -14,6 +14,7 @@ import redis
 
 from tests.acceptance.clients.cluster.test_cluster_clients import HERE, MODULES
 from tests.acceptance.shards.conftest import PLACING, SHARDS, ShardedBroker, nodes_in, readers, topic_in
+from tests.acceptance.shards.workers import PARTS, work_through, work_through_with_tasks
 from tests.acceptance.tools import MAX_SECONDS, needs
 
 pytestmark = pytest.mark.acceptance
@@ -168,3 +169,59 @@ def test_redis_py_finds_a_shard_again_that_was_killed(nodes):
             received = until_done(lambda name=topic: cluster.execute_command("RECEIVE", name, "COUNT", 10))
             assert [payload for _, payload, *_ in received] == [b"before", b"after"]
         assert PLACING.shard_of(topics[1].encode()) == 1
+
+
+# --- spread topics --------------------------------------------------------------------------------------------
+
+
+def test_workers_handle_each_message_of_a_spread_topic(nodes):
+    work_through(nodes.resp_port, "spread-worker")
+
+
+async def test_asyncio_workers_handle_each_message_of_a_spread_topic(nodes):
+    await work_through_with_tasks(nodes.first_port + 1, "spread-asyncio-worker")
+
+
+def test_redis_py_publishes_to_a_spread_topic_at_any_node(nodes):
+    topic = "spread-redis-py"
+    with redis.RedisCluster(host="127.0.0.1", port=nodes.resp_port) as cluster:
+        cluster.execute_command("TOPIC", "CREATE", topic, "spread", PARTS)
+        for number in range(4):
+            for node in cluster.get_nodes():
+                cluster.execute_command("PUB", topic, f"{node.port}:{number}", "KEY", node.port, target_nodes=node)
+        received = cluster.execute_command("RECEIVE", topic, "COUNT", 100)
+        for node in cluster.get_nodes():
+            payloads = [payload for _, payload, *_ in received if payload.startswith(b"%d:" % node.port)]
+            assert payloads == [b"%d:%d" % (node.port, number) for number in range(4)]
+        assert cluster.execute_command("ACK", topic, *[receipt for receipt, *_ in received]) == [b"OK"] * len(received)
+        assert cluster.execute_command("LEN", topic) == 0
+
+
+@needs("redis-cli")
+def test_redis_cli_is_not_sent_to_another_node_for_a_spread_topic(nodes):
+    publishes = "TOPIC CREATE spread-cli spread 6\nCLUSTER SLOTS\nPUB spread-cli x KEY a\nPUB spread-cli y\n"
+    for port in (nodes.resp_port, nodes.first_port + 1):
+        answered = subprocess.run(
+            ["redis-cli", "-c", "-p", str(port)],
+            input=publishes + "RECEIVE spread-cli COUNT 9 AUTOACK\nLEN spread-cli\n",
+            capture_output=True,
+            text=True,
+            timeout=MAX_SECONDS,
+            check=True,
+        ).stdout
+        assert answered.splitlines()[-1] == "0"
+        assert "Redirected" not in answered
+
+
+@needs("node")
+def test_node_redis_uses_a_spread_topic(nodes):
+    if not (MODULES / "redis").is_dir():
+        pytest.skip("npm ci has not been run in tests/acceptance")
+    with redis.Redis(port=nodes.resp_port) as client:
+        client.execute_command("TOPIC", "CREATE", "spread-node", "spread", PARTS)
+    command = ["node", "node_redis.mjs", str(nodes.first_port + 2), "spread-node"]
+    answered = subprocess.run(
+        command, cwd=HERE, input="", capture_output=True, text=True, timeout=MAX_SECONDS, check=True
+    ).stdout
+    [used] = json.loads(answered)
+    assert (used["settled"], used["payloads"]) == (["OK"] * 3, ["m1", "m2", "m3"])

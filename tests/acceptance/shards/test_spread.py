@@ -10,6 +10,7 @@ import redis
 
 from tests.acceptance.shards.conftest import SHARDS
 from tests.acceptance.shards.test_processes import client_of, publish_until_stored
+from tests.acceptance.shards.workers import work_through
 
 pytestmark = pytest.mark.acceptance
 
@@ -100,3 +101,7 @@ def is_there(broker, topic: str) -> bool:
         except (redis.ResponseError, redis.ConnectionError):
             time.sleep(0.05)
     raise AssertionError(broker.output)
+
+
+def test_workers_handle_each_message_of_a_spread_topic_at_any_process(sharded):
+    work_through(sharded.resp_port, "spread-worker")
