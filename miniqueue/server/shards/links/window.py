@@ -24,6 +24,11 @@ class Window:
         """The receipts of the messages that the client has, in the order in which they were delivered."""
         return [*self._delivered.values()]
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the messages that wait."""
+        return sum(len(message) for _, message in self._waiting.values())
+
     def add(self, part: int, receipt: bytes, message: bytes) -> None:
         """Add the next message of a part, whose former message has ended."""
         self._delivered.pop(part, None)

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+import hiredis
+
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.cursor.receipts import parse_receipts, part_of_receipt
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_name
@@ -66,6 +69,7 @@ class SpreadStream:
         self._has_receipts = self._opening.has_receipts
         self._window = self._opening.window()
         self._parts: list[_Part] = []
+        self._charged_bytes = 0
         self._early: list[bytes] = []  # what has come before all parts have accepted
         self._is_open = self._is_over = self._is_ending = False
         self._unanswered_count = 0
@@ -99,6 +103,11 @@ class SpreadStream:
         self._last = command
         return b""
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the client gets all messages of the parts as they come."""
+        return self._window is None
+
     def end(self) -> None:
         """End the stream when the parts have answered what was sent: the client sends no more, or there are others."""
         if not self._is_ending:
@@ -109,6 +118,7 @@ class SpreadStream:
     def close(self) -> None:
         """End the streams: the parts return what the client holds."""
         self._is_over = True
+        self._charge(0)
         self._growth.remove(self._topic, self.end)
         parts, self._parts = self._parts, []
         for part in parts:
@@ -171,7 +181,7 @@ class SpreadStream:
             self._unanswered_count -= 1
             self._client.give_out([answer.late], [whole])
         if self._window is not None:
-            self._deliver(self._window.take())
+            self._deliver_from(self._window)
         if not self._unanswered_count and (last := self._last) is not None:
             self._last = None
             self._client.release(table.execute(self._client, last))
@@ -210,7 +220,16 @@ class SpreadStream:
         for message in deliveries:
             _, _, receipt, _ = message.split(b"\r\n", 3)
             self._window.add(number, receipt, message)
-        self._deliver(self._window.take())
+        self._deliver_from(self._window)
+
+    def _deliver_from(self, window: Window) -> None:
+        """Deliver what there is room for; what waits is charged to the client."""
+        self._deliver(window.take())
+        self._charge(window.waiting_bytes)
+
+    def _charge(self, size_bytes: int) -> None:
+        self._client.account.add(Purpose.LEASES, size_bytes - self._charged_bytes)
+        self._charged_bytes = size_bytes
 
     def _deliver(self, messages: Sequence[bytes]) -> None:
         if not self._has_receipts:
@@ -325,6 +344,10 @@ class _Part:
         data, at, deliveries = self._rest + data, 0, list[bytes]()
         try:
             while at < len(data):
+                if data[at] == _DELIVERY and not deliveries and self._stream.is_wide and _are_arrays(rest := data[at:]):
+                    self._stream.send(rest)  # fast path: a tenth of the time
+                    at = len(data)
+                    break
                 try:
                     end = end_of_reply(data, at)
                 except ProtocolError:  # the rest is missing
@@ -352,6 +375,18 @@ class _Part:
             self._stream.answered(answer, line, receipts)
         else:
             self._stream.send(without_parts(line))
+
+
+def _are_arrays(data: bytes) -> bool:
+    """Return whether replies are arrays, and the last one is whole: then an empty line that follows is a reply."""
+    reader = hiredis.Reader()
+    reader.feed(data + b"+\r\n")
+    try:
+        while isinstance(reply := reader.gets(), list):
+            pass
+    except hiredis.HiredisError:  # the line is in a reply that is not whole
+        return False
+    return bool(reply == b"")
 
 
 def _payload_of(message: bytes) -> bytes:
