@@ -10,7 +10,7 @@ by page; a purge entry in the store exists until then.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -139,6 +139,22 @@ class Groups:
         """
         await self._journal.epoch.repeat(partial(self._create, name, group_name, start, own))
         await self._journal.committer.flush()
+
+    def exists(self, name: bytes, group: bytes) -> bool:
+        """Return whether a topic has a group."""
+        topic = self._topics.find(name)
+        return topic is not None and any(each.name == group for each in topic.existing_groups)
+
+    async def use(self, name: bytes, group_name: bytes) -> None:
+        """Create a group of an existing topic as its first use does, unless it exists; raises as `create`.
+
+        Raises UnknownGroupError if using a group does not create it.
+        """
+        topic = await self._journal.committed_topic(name)
+        topic.check_use(group_name)
+        if not self.exists(name, group_name):
+            with suppress(GroupExistsError):
+                await self.create(name, group_name)
 
     async def _create(self, name: bytes, group_name: bytes, start: Start, own: Mapping[str, float | None]) -> None:
         self._journal.admission.check()

@@ -16,6 +16,7 @@ doors order this, over a link of its own kind, after they have checked the right
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import orjson
@@ -57,6 +58,21 @@ async def order(peers: Peers, shard: int, command: Sequence[bytes], kind: str = 
     return reply
 
 
+async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> None:
+    """Create a group in all parts of a spread topic as its first use does; raises MiniqueueError.
+
+    The group must not lose what others settle in a part from which it has got nothing yet. If the parts of this shard
+    have it, so have the others: it was created in them first.
+    """
+    own = broker.parts_here(name)
+    if own and all(map(partial(broker.groups.exists, group=group), own)):
+        return
+    for shard in [*peers.others(), peers.placing.number]:
+        reply = await order(peers, shard, [b"USE", name, group])
+        if reply.startswith(b"-"):
+            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+
+
 class Spreading:
     """Keeps the spread topics of this shard complete.
 
@@ -86,6 +102,9 @@ class Spreading:
                     await self.complete(name)
                 case [b"ERASE", name]:
                     await self.erase(name)
+                case [b"USE", name, group]:
+                    for part in self._broker.parts_here(name):
+                        await self._broker.groups.use(part, group)
                 case _:
                     raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:

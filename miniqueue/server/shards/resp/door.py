@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from miniqueue.access.rights import command_needs
 from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.message.slots import slot_of
 from miniqueue.core.options.batch import BatchOptions
@@ -33,7 +34,7 @@ from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.peers import Peers
-from miniqueue.server.shards.links.spreading import order
+from miniqueue.server.shards.links.spreading import order, use_group
 from miniqueue.server.shards.resp import asking, batches, merging, parting, receiving, setting
 from miniqueue.server.shards.resp.gathering import gathered, is_gathered
 from miniqueue.server.shards.resp.got import Got
@@ -545,6 +546,8 @@ class Door:
         """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
         client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
         client.session.received = topic, options.group, options.member
+        if options.group != DEFAULT_GROUP_NAME:
+            await use_group(client.broker, self._peers, topic, options.group)
         if options.member:
             self._join(topic, part_count, options)
 

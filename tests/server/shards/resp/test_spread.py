@@ -184,6 +184,19 @@ async def test_a_request_is_answered_through_the_part_of_its_key(client, connect
     assert (await client.ask(b"REQUEST", TOPIC, b"x", b"TIMEOUT")).startswith(b"-BADOPTION")
 
 
+async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet):
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    assert len(await receive(client, b"GROUP", b"audit", b"COUNT", b"1", b"AUTOACK")) == 1
+    for member in fleet.members:
+        assert all(member.broker.groups.exists(part, b"audit") for part in member.broker.parts_here(TOPIC))
+    await receive(client, b"COUNT", b"100", b"AUTOACK")  # the other group loses nothing of it
+    assert len(await receive(client, b"GROUP", b"audit", b"COUNT", b"100", b"AUTOACK")) == 2 * PARTS - 1
+    await client.ask(b"TOPIC", b"SET", TOPIC, b"auto_create_groups", b"false")
+    assert (await client.ask(b"RECEIVE", TOPIC, b"GROUP", b"other")).startswith(b"-NOGROUP")
+    assert len(await receive(client, b"GROUP", b"audit")) == 0
+
+
 async def test_dead_letters_are_spread_and_return(client):
     assert await client.ask(b"TOPIC", b"SET", TOPIC, b"max_deliveries", b"1") == b"+OK\r\n"
     for number in range(2 * PARTS):
@@ -223,7 +236,7 @@ async def test_no_client_can_name_a_part(client, words):
 
 
 async def test_requests_of_http_for_a_spread_topic_are_refused(client, fleet):
-    for method, path in (("GET", "/topics/"), ("DELETE", "/")):
+    for method, path in (("DELETE", "/"),):
         for door in range(COUNT):
             answered = await fleet.ask(method, f"{path}{TOPIC.decode()}", b"x", door=door)
             assert (answered.status, answered.code) == (400, "CROSSSHARD")
