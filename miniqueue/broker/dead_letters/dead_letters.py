@@ -37,6 +37,7 @@ from miniqueue.core.message.parts import SEPARATOR, part_name, whole_of
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.core.settings.settings import TopicSettings
 from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError, LimitReachedError
+from miniqueue.errors.requests import ShardAwayError
 
 #: Reason of a dead letter that was returned too often.
 MAX_DELIVERIES = b"max_deliveries"
@@ -146,7 +147,7 @@ def _dead_letter(
         adds = [
             _adding(engine, name, [contents[index] for index in indexes], owner) for name, indexes in targets.items()
         ]
-    except (InvalidTopicError, LimitReachedError):
+    except (InvalidTopicError, LimitReachedError, ShardAwayError):
         return False
     leave()
     for add, (name, indexes) in zip(adds, targets.items(), strict=True):

@@ -18,6 +18,7 @@ from miniqueue.broker.model.topic import Topic
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.settings.fields import LimitPolicy
 from miniqueue.errors import InvalidTopicError, LimitReachedError
+from miniqueue.errors.requests import ShardAwayError
 
 #: Stands for the lane and the number that a message gets in another shard.
 UNKNOWN: Final = 0, -1
@@ -60,7 +61,7 @@ def room_left(engine: Engine, name: bytes, owner: str) -> Room:
     if topic is None:
         try:
             topic = engine.topics.create(name, owner=owner)
-        except (InvalidTopicError, LimitReachedError):
+        except (InvalidTopicError, LimitReachedError, ShardAwayError):
             return Room(0, 0)
     return engine.limits.room(topic)
 

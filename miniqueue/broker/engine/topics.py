@@ -23,7 +23,7 @@ from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import InvalidTopicError, LimitReachedError
-from miniqueue.errors.requests import CrossShardError
+from miniqueue.errors.requests import CrossShardError, ShardAwayError
 from miniqueue.storage.format import keys, values
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ class Topics:
     def check_name(self, name: bytes, settings: TopicSettings | None = None) -> bytes:
         """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError.
 
-        A part of a spread topic is created with its topic, which has `settings`, and not after the topic was deleted.
+        A part of a spread topic is created with its topic, which has `settings`: raises ShardAwayError before that, and
+        after the topic was deleted.
         """
         if not self.placing.has(check_new_topic(name)):
             raise CrossShardError(name)
@@ -91,7 +92,7 @@ class Topics:
             if self.placing.shard_count == 1:
                 raise InvalidTopicError
             if settings is None and not self.spread_of(whole_of(name)):
-                raise InvalidTopicError(f"the spread topic {whole_of(name).decode()} was deleted")
+                raise ShardAwayError(f"topic {whole_of(name).decode()} is being created, or was deleted; try again")
         return name
 
     def spread_of(self, name: bytes) -> int:

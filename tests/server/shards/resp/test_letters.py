@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from miniqueue.core.message.parts import part_name
-from miniqueue.errors import InvalidTopicError
+from miniqueue.errors.requests import ShardAwayError
 from tests.server.shards.http.fleet import COUNT, TOPICS
 from tests.server.shards.resp.clients import DoorClient
 from tests.server.shards.resp.replies import map_of, value_of
@@ -82,5 +82,5 @@ async def test_parts_keep_the_settings_of_their_groups_when_the_topic_is_set(cli
 async def test_a_part_is_not_created_by_a_publish_that_comes_after_its_deletion(client, fleet):
     name = part_name(TOPIC, 0)
     assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
-    with pytest.raises(InvalidTopicError, match="was deleted"):
+    with pytest.raises(ShardAwayError, match="was deleted"):
         fleet.broker_with(name.decode()).publish(name, [b"late"])
