@@ -235,11 +235,7 @@ async def test_no_client_can_name_a_part(client, words):
     assert (await client.ask(b"RECEIVEANY", b"TOPICS", part_name(TOPIC, 0))).startswith(b"-BADTOPIC")
 
 
-async def test_requests_of_http_for_a_spread_topic_are_refused(client, fleet):
-    for method, path in (("DELETE", "/"),):
-        for door in range(COUNT):
-            answered = await fleet.ask(method, f"{path}{TOPIC.decode()}", b"x", door=door)
-            assert (answered.status, answered.code) == (400, "CROSSSHARD")
+async def test_no_client_of_http_can_name_a_part(client, fleet):
     answered = await fleet.ask("POST", f"/publish/{part_name(TOPIC, 0).decode()}", b"x")
     assert (answered.status, answered.code) == (400, "BADTOPIC")
 
