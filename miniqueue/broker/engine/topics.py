@@ -18,7 +18,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR, part_for, part_name, whole_of
+from miniqueue.core.message.parts import SEPARATOR, has_suffix, part_for, part_name, whole_of
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -190,7 +190,8 @@ class Topics:
         lanes.grow(self._journal, topic, settings.partitions)
         if settings != DEFAULT_SETTINGS:
             self._journal.events.readable(topic)  # consumers that wait may be in groups that it does not permit
-        self._journal.notices.report(NoticeKind.TOPIC_CREATED, name)
+        if self.is_reported(name):
+            self._journal.notices.report(NoticeKind.TOPIC_CREATED, name)
         return topic
 
     def set_defaults(self, defaults: TopicDefaults) -> None:
@@ -269,6 +270,15 @@ class Topics:
         """
         return SEPARATOR not in name and self.placing.has(name)
 
+    def is_reported(self, name: bytes) -> bool:
+        """Return whether what happens to a topic is reported: that of a spread topic is once, by its home shard.
+
+        Dead letters of a spread topic have no home before they have settings, so that each part of them is reported.
+        """
+        if SEPARATOR not in name:
+            return self.placing.has(name)
+        return has_suffix(name, DEAD_LETTER_SUFFIX) and not self.is_copy(whole_of(name))
+
     def is_copy(self, name: bytes) -> bool:
         """Return whether a topic has only the settings of a spread topic: it is in every shard, beside the parts."""
         return name in self.spread
@@ -314,7 +324,8 @@ class Topics:
             self.erasures[topic.id] = topic.name
         erasure = values.encode_erasure(topic.name) if has_parts else b""
         self._journal.change({keys.topic(topic.name): None, keys.purge(topic.id): erasure})
-        self._journal.notices.report(NoticeKind.TOPIC_DELETED, topic.name)
+        if self.is_reported(topic.name):
+            self._journal.notices.report(NoticeKind.TOPIC_DELETED, topic.name)
         self._count -= 1
         self._names = None
         self._disown(topic)

@@ -33,6 +33,7 @@ from miniqueue.core.cursor.lease import ChunkProgress
 from miniqueue.core.group.holes import finished_in
 from miniqueue.core.log.partition import Partition
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_group, check_new_group, check_topic
+from miniqueue.core.message.parts import is_first
 from miniqueue.core.options.start import Edge, Start
 from miniqueue.core.settings.group_options import NOTHING_OWN
 from miniqueue.core.settings.settings import BY_GROUP
@@ -366,7 +367,8 @@ class Groups:
         assert topic.id is not None
         made = NoticeKind.GROUP_CREATED if old_id is None else NoticeKind.GROUP_MOVED
         kind = NoticeKind.GROUP_DELETED if new_id is None else made
-        self._engine.notices.report(kind, topic.name, group=group.name.decode())
+        if is_first(topic.name):
+            self._engine.notices.report(kind, topic.name, group=group.name.decode())
         if topic.trace is not None and old_id is not None:
             topic.trace.regrouped(group.name, group.cursors, cursors)
         finished_before, finished, key_group = finished_in(group.cursors), finished_by(group), topic.key_group

@@ -36,7 +36,7 @@ from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.core.message.names import check_group, check_topic
-from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, part_name
+from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, is_first, part_name
 from miniqueue.core.settings.fields import Side, ends_at_ms
 from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
 from miniqueue.errors import InvalidTopicError
@@ -248,7 +248,7 @@ class TopicAdmin:
 
     def _report_changes(self, topic: Topic, settings: TopicSettings) -> None:
         """Report which settings of a topic change, except pauses, which `apply` reports."""
-        if self._engine.notices.is_heard:
+        if self._engine.notices.is_heard and self._topics.is_reported(topic.name):
             pairs = zip(topic.settings._asdict().items(), settings, strict=True)
             names = [name for (name, before), after in pairs if before != after and not name.startswith("paused_")]
             if names:
@@ -322,9 +322,11 @@ class TopicAdmin:
 
     def _report_pauses(self, topic: Topic, before: _Paused, paused: _Paused) -> None:
         """Report what is paused now, and what was paused until now."""
+        is_reported = self._topics.is_reported(topic.name)
         for kind, changed in ((NoticeKind.PAUSED, paused - before), (NoticeKind.RESUMED, before - paused)):
             for scope, name in sorted(changed):
-                self._engine.notices.report(kind, topic.name, **{scope: name})
+                if is_reported or (scope == "group" and is_first(topic.name)):
+                    self._engine.notices.report(kind, topic.name, **{scope: name})
 
     def tick(self) -> None:
         """End the pauses whose time has elapsed."""

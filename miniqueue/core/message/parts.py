@@ -76,6 +76,12 @@ def beside(part: bytes, topic: bytes) -> bytes:
     return topic if parsed is None or SEPARATOR in topic else part_name(topic, parsed[1])
 
 
+def is_first(name: bytes) -> bool:
+    """Return whether a topic is no part, or the first one, for which what happens to all parts alike is reported."""
+    part = parse_part(name)
+    return part is None or part[1] == 0
+
+
 def first_partition_of(name: bytes) -> int:
     """Return the number of the first partition of a topic with this name: 0, except for parts."""
     part = parse_part(name)

@@ -12,6 +12,7 @@ from miniqueue import __version__
 from miniqueue.broker import Broker
 from miniqueue.broker.model.limits import Limit
 from miniqueue.broker.runtime.accounts import Purpose
+from miniqueue.core.message.parts import whole_of
 from miniqueue.server.asgi.refusals import Reason, Refusals
 from miniqueue.server.monitor.followers import FOLLOWER_ROWS
 from miniqueue.server.process.accepting import AcceptingLoop
@@ -27,7 +28,12 @@ BROKER_ROWS: tuple[MetricRow[Broker], ...] = (
         lambda broker: broker.scheduler.count,
         note="See [schedules](#schedules).",
     ),
-    MetricRow("damaged_topics", "gauge", "Topics that cannot be read.", lambda broker: len(broker.faults())),
+    MetricRow(
+        "damaged_topics",
+        "gauge",
+        "Topics that cannot be read.",
+        lambda broker: len({whole_of(name) for name in broker.faults()}),
+    ),
     MetricRow(
         "accepts_messages",
         "gauge",

@@ -110,3 +110,34 @@ async def test_leases_name_the_topic(client: DoorClient, fleet: Fleet):
         for part in member.broker.parts_here(TOPIC)
     ]
     assert {each.topic for listed in held for each in listed} == {TOPIC}
+
+
+async def test_what_happens_to_a_spread_topic_is_one_event(client: DoorClient, fleet: Fleet):
+    listener, topic = DoorClient(fleet.members[2].resp), TOPICS[2].encode()
+    listener.tell((b"EVENTS",))
+    await listener.hear()
+    for words in (
+        (b"TOPIC", b"CREATE", topic, b"spread", b"4"),
+        (b"TOPIC", b"SET", topic, b"ttl_seconds", b"9"),
+        (b"PAUSE", topic, b"IN"),
+        (b"RESUME", topic),
+        (b"GROUP", b"CREATE", topic, b"g"),
+        (b"PAUSE", topic, b"OUT", b"GROUP", b"g"),
+        (b"TOPIC", b"DELETE", topic),
+    ):
+        assert (await client.ask(*words)) in (b"+OK\r\n", b":1\r\n")
+    kinds = list[bytes]()
+    while b"topic-deleted" not in kinds:
+        [reply] = await listener.hear()
+        kinds.append(value_of(reply)[1])
+    expected = [
+        b"topic-created",
+        b"topic-changed",
+        b"paused",
+        b"resumed",
+        b"group-created",
+        b"paused",
+        b"topic-deleted",
+    ]
+    assert sorted(kinds) == sorted(expected)
+    listener.transport.lose()

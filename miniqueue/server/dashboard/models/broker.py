@@ -64,7 +64,7 @@ def _process(context: Context, totals: Totals) -> dict[str, object]:
     return {
         "processId": os.getpid(),
         "processStartedAtMs": context.facts.process_started_at_ms,
-        "topics": totals.topics,
+        "topics": context.broker.topic_count,
         "publishedPerSecond": totals.published,
         "acknowledgedPerSecond": totals.acknowledged,
     }
