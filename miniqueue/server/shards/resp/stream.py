@@ -73,7 +73,7 @@ class SpreadStream:
         self._early: list[bytes] = []  # what has come before all parts have accepted
         self._is_open = self._is_over = self._is_ending = False
         self._unanswered_count = 0
-        self._last: Command | None = None  # the command that is carried out when all before it are answered
+        self._postponed: Command | None = None  # the command that is carried out when all before it are answered
 
     def begin(self, links: Sequence[Link]) -> None:
         """Subscribe to all parts, each over a new link; the connection is held until they have accepted."""
@@ -90,6 +90,10 @@ class SpreadStream:
         word = command[0].upper()
         if self._is_ending:  # it gets no more replies
             return b""
+        if self._must_wait(word):
+            self._client.hold()
+            self._postponed = command
+            return b""
         if word in _ABOUT_MESSAGES:
             self._settle(word, command)
             return b""
@@ -97,11 +101,13 @@ class SpreadStream:
             raise SpreadTopicError(self._topic, f"{word.decode()} of a stream")
         if word not in _ALLOWED:
             raise UnknownCommandError("invalid command" if len(command) > 1 else "invalid ack command")
-        if word == b"PING" or not self._unanswered_count:
-            return table.execute(self._client, command)
-        self._client.hold()
-        self._last = command
-        return b""
+        return table.execute(self._client, command)
+
+    def _must_wait(self, word: bytes) -> bool:
+        """Return whether a command waits for the replies before it: the stream ends, or has its next message then."""
+        if not self._unanswered_count:
+            return False
+        return word in (b"QUIT", b"RESET") or (word in _ABOUT_MESSAGES and not self._has_receipts)
 
     @property
     def is_wide(self) -> bool:
@@ -182,9 +188,13 @@ class SpreadStream:
             self._client.give_out([answer.late], [whole])
         if self._window is not None:
             self._deliver_from(self._window)
-        if not self._unanswered_count and (last := self._last) is not None:
-            self._last = None
-            self._client.release(table.execute(self._client, last))
+        if not self._unanswered_count and (postponed := self._postponed) is not None:
+            self._postponed = None
+            try:
+                reply = self.execute(postponed)
+            except MiniqueueError as exc:
+                reply = self._client.refusal(exc)
+            self._client.release(reply)
 
     # --- the parts --------------------------------------------------------------------------------------------
 

@@ -136,6 +136,17 @@ async def test_a_stream_without_receipts_has_one_message_at_a_time(client, conne
     assert set(received) == set(payloads)
 
 
+async def test_commands_without_receipts_that_are_sent_together_settle_one_message_each(client, connect):
+    payloads = await publish(client, 3)
+    stream = connect(1)
+    stream.tell((b"SUBSCRIBE", TOPIC))
+    first = await heard(stream, 1)
+    stream.tell((b"ACK",), (b"ACK",), (b"ACK",), (b"ACK",), (b"PING",))
+    ok, second, ok_too, third, ok_again, refusal, pong = await stream.hear(7)
+    assert [ok, ok_too, ok_again, refusal[:8], pong] == [b"+OK\r\n"] * 3 + [b"-NOLEASE", b"+PONG\r\n"]
+    assert sorted([*first, value_of(second), value_of(third)]) == payloads
+
+
 async def test_a_stream_without_receipts_that_has_no_message_settles_none(client):
     client.tell((b"SUBSCRIBE", TOPIC), (b"ACK",), (b"DACK", b"60"))
     assert [reply[:8] for reply in await client.hear(2)] == [b"-NOLEASE"] * 2
