@@ -16,7 +16,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from miniqueue.access.rights import command_needs
+from miniqueue.access.rights import Right, command_needs
+from miniqueue.access.users import check_permitted
 from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.parts import SEPARATOR, part_name
@@ -546,8 +547,7 @@ class Door:
         """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
         client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
         client.session.received = topic, options.group, options.member
-        if options.group != DEFAULT_GROUP_NAME:
-            await use_group(client.broker, self._peers, topic, options.group)
+        await self._use_group(topic, options)
         if options.member:
             self._join(topic, part_count, options)
 
@@ -632,7 +632,7 @@ class Door:
         if shard == placing.number and command is named:
             return False
         if shard is None or command is not named:
-            self._receive_when_written(None, partial(self._receive_in_shards, command, waits), waits)
+            self._receive_when_written(None, partial(self._receive_from_any, named, command, waits), waits)
         else:
             self._send_outgoing()
             link = self._link(shard)
@@ -704,6 +704,21 @@ class Door:
 
         for name, receipts in leased_in(reply, topic, self._client.broker.spread_of):
             take_back(open_link, name, receipts)
+
+    async def _receive_from_any(self, named: Command, command: Command, waits: Waits) -> bytes:
+        """Return the reply to RECEIVEANY, `named` as the client has sent it; raises MiniqueueError."""
+        words, _, topics = topics_of(named[1:])
+        options = options_of_receive(words)
+        for topic in topics:
+            if self._client.broker.spread_of(topic):
+                await self._use_group(topic, options)
+        return await self._receive_in_shards(command, waits)
+
+    async def _use_group(self, topic: bytes, options: ReceiveOptions) -> None:
+        """Create a group in all parts of a topic, if it is used now for the first time; raises MiniqueueError."""
+        if options.group != DEFAULT_GROUP_NAME:
+            check_permitted(self._client.user, Right.CONSUME, topic, "RECEIVE")
+            await use_group(self._client.broker, self._peers, topic, options.group)
 
     def _with_parts(self, command: Command) -> Command:
         """Return a RECEIVEANY that names the parts of spread topics in their place; raises InvalidTopicError."""

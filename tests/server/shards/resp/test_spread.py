@@ -184,10 +184,12 @@ async def test_a_request_is_answered_through_the_part_of_its_key(client, connect
     assert (await client.ask(b"REQUEST", TOPIC, b"x", b"TIMEOUT")).startswith(b"-BADOPTION")
 
 
-async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet):
+@pytest.mark.parametrize("words", [(b"RECEIVE", TOPIC), (b"RECEIVEANY",)])
+async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet, words):
     for number in range(2 * PARTS):
         await client.ask(b"PUB", TOPIC, b"%d" % number)
-    assert len(await receive(client, b"GROUP", b"audit", b"COUNT", b"1", b"AUTOACK")) == 1
+    topics = () if TOPIC in words else (b"TOPICS", TOPIC)
+    assert len(value_of(await client.ask(*words, b"GROUP", b"audit", b"COUNT", b"1", b"AUTOACK", *topics))) == 1
     for member in fleet.members:
         assert all(member.broker.groups.exists(part, b"audit") for part in member.broker.parts_here(TOPIC))
     await receive(client, b"COUNT", b"100", b"AUTOACK")  # the other group loses nothing of it
