@@ -5,5 +5,7 @@
 
 The owners know nothing of this: each part is a topic of its own. Its name never leaves the broker.
 
+Knows how the routes of `http` read requests, but not what carries them out.
+
 Read `asking` (how parts are asked), then `routes` (what each route does), then the modules that it names.
 """

@@ -7,6 +7,7 @@ Whoever feeds waits while the owner does not read, and the owner waits while wha
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from starlette.types import Message, Receive, Send
 
@@ -14,6 +15,8 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.server.shards.http.frames import MAX_WAITING_BYTES
 from miniqueue.server.shards.http.owners import Answer
 
+#: Maximum number of short pieces that wait, each at most a command of 16 KiB.
+MAX_PIECES: Final = 32
 #: Passes a request on until its end; raises MiniqueueError before the reply has begun.
 PassOn = Callable[[Receive, Send], Awaitable[None]]
 
@@ -107,9 +110,20 @@ class LastingRequest:
         self.feed_now(piece)
 
     def feed_now(self, piece: bytes) -> None:
-        """Send a short piece of the body without waiting."""
+        """Send a short piece of the body without waiting; see `drain`."""
         self._pieces.append(piece)
         self._has_piece.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether many short pieces wait, as the owner does not read."""
+        return len(self._pieces) > MAX_PIECES and not self.is_over
+
+    async def drain(self) -> None:
+        """Wait while the request is full."""
+        while self.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def end_feed(self) -> None:
         """Send the end of the body."""

@@ -232,6 +232,9 @@ class _Stream:
             more_body = message.get("more_body", False)
             for command in self._decoder.feed(message.get("body", b"")):
                 await self._execute(command)
+                for part in self._parts:
+                    if part.request.is_full:
+                        await part.request.drain()
             if self._decoder.error is not None:
                 self._put(encode_error(self._decoder.error))
                 break
