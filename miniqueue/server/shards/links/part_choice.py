@@ -59,7 +59,8 @@ class PartChoice:
         for name, topic in [*self._reported()]:
             key = name.decode()
             accepted = [self._reports.get(shard, {}).get(key, 0) for shard in range(self._placing.shard_count)]
-            accepted[self._placing.number] = topic.accepted
+            accepted[self._placing.number] = topic.accepted_before  # about as old as what the others report
+            topic.accepted_before = topic.accepted
             if not topic.follow(accepted):
                 del self._topics[name]
 
@@ -72,12 +73,13 @@ class _Topic:
 
     Attributes:
       accepted: how many messages without keys this process has accepted.
+      accepted_before: how many they were a period ago.
     """
 
     def __init__(self, placing: Placing, topic: bytes, part_count: int) -> None:
         home, shard_count = placing.shard_of(topic), placing.shard_count
         self.part_count = part_count
-        self.accepted = 0
+        self.accepted = self.accepted_before = 0
         self._own, self._home = placing.number, home
         self._parts = [range((shard - home) % shard_count, part_count, shard_count) for shard in range(shard_count)]
         self._turns = [0] * shard_count
