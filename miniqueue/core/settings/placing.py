@@ -37,8 +37,12 @@ class Placing(NamedTuple):
         """Return the number of the shard with a topic."""
         part = parse_part(topic)
         if part is not None:
-            return (self.shard_of(part[0]) + part[1]) % self.shard_count
+            return self.shard_of_part(*part)
         return slot_of(origin_of(topic)) * self.shard_count // SLOT_COUNT
+
+    def shard_of_part(self, topic: bytes, number: int) -> int:
+        """Return the number of the shard with a part of a spread topic."""
+        return (self.shard_of(topic) + number) % self.shard_count
 
     def has(self, topic: bytes) -> bool:
         """Return whether this shard has a topic."""

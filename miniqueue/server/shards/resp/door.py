@@ -472,15 +472,18 @@ class Door:
 
     def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
         """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""
-        part = part_name(topic, number)
-        shard = self._peers.placing.shard_of(part)
-        own = (
-            Run([command.head[0], part], command.lasts) if isinstance(command, Run) else parting.renamed(command, part)
-        )
-        if shard != self._peers.placing.number:
-            self._forward(shard, own, b"" if isinstance(own, Run) else own[0].upper())
-        elif isinstance(own, Run):
-            self._client.publish(part, own.lasts)
+        part, shard = part_name(topic, number), self._peers.placing.shard_of_part(topic, number)
+        is_here = shard == self._peers.placing.number
+        if isinstance(command, Run):
+            if is_here:
+                self._client.command_count += len(command.lasts) - 1
+                self._client.publish(part, command.lasts)
+            else:
+                self._forward(shard, Run([command.head[0], part], command.lasts), b"")
+            return
+        own = parting.renamed(command, part)
+        if not is_here:
+            self._forward(shard, own, own[0].upper())
         elif reply := table.execute(self._client, own):
             self._client.reply(reply)
 

@@ -306,3 +306,13 @@ async def test_a_client_that_knows_the_nodes_uses_a_spread_topic_at_any(client, 
     receipts = [receipt for receipt, _, _ in received]
     assert value_of(await other.ask(b"ACK", TOPIC, *receipts)) == [b"OK"] * 20
     assert await other.ask(b"LEN", TOPIC) == b":0\r\n"
+
+
+async def test_each_message_of_a_run_for_an_own_part_counts_as_a_command(client):
+    before = client.connection.command_count
+    for _ in range(PARTS):
+        client.tell(*[(b"PUBLISH", TOPIC, b"x")] * 10)
+        await client.hear(10)
+    added = client.connection.command_count - before
+    assert PARTS < added <= 10 * PARTS
+    assert added % 9 == PARTS % 9  # a run that is passed on counts there
