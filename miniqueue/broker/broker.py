@@ -93,6 +93,7 @@ class Broker:
       limit_counts: how often limits were reached; shared by all parts.
       memory: the accounts of the memory that clients use.
       notices: reports what happens to clients that listen.
+      share: divides the time of the event loop between long work and all other.
       shares: how much of each pool one user may have.
       leases: delivers messages for a limited time, to be settled by receipt.
       several: delivers messages of any of several topics.
@@ -132,7 +133,7 @@ class Broker:
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
-        self.notices = engine.notices
+        self.notices, self.share = engine.notices, engine.share
         log, rates = LogReader(engine), RateMeter(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)

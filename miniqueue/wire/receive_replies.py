@@ -9,9 +9,9 @@ A message has been delivered once more than it was returned, so `deliveries` is 
 """
 
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import orjson
 
@@ -24,31 +24,75 @@ from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 
+#: Number of messages that are encoded one by one in an event-loop iteration.
+DESCRIBED_IN_TURN: Final = 40
+
+#: What was received from a topic: its name, and the first arguments of `resp_messages`.
+Received: TypeAlias = tuple[bytes, bytes, Sequence[tuple[int, Lease]]]
+#: Receipt, payload, and attributes of a message.
+_Described: TypeAlias = tuple[bytes, bytes, dict[Value, Value]]
+
 #: Number of pieces of a message without attributes (`_resp_plain_lease`).
 _PIECES: Final = 6
 
 
-def resp_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]], protocol: int) -> bytes:
-    """Encode an array of messages.
+def resp_messages(prefix: bytes, leases: Sequence[tuple[int, Lease]], protocol: int) -> Generator[None, None, bytes]:
+    """Encode an array of messages; yield each time that enough has been encoded for one event-loop iteration.
 
     Args:
       prefix: the prefix of each receipt; b"" if the messages have no receipts.
       leases: the leases, each with its lane.
       protocol: the version of RESP.
     """
-    parts = [(lease.count, _resp_lease(prefix, partition, lease, protocol)) for partition, lease in leases]
-    return b"*%d\r\n%b" % (sum(count for count, _ in parts), b"".join(part for _, part in parts))
+    parts = _resp_plain_leases(prefix, leases, protocol)
+    if b"" in parts:
+        yield from _fill(parts, prefix, leases, partial(_resp_message, protocol), _room(leases))
+    return b"*%d\r\n%b" % (sum([lease.count for _, lease in leases]), b"".join(parts))
 
 
-def _resp_lease(prefix: bytes, partition: int, lease: Lease, protocol: int) -> bytes:
-    """Encode the messages of a lease."""
-    if lease.attributes is not None:
-        described = _described(prefix, partition, lease)
-        return b"".join(encode(list(message), protocol) for message in described)
-    return _resp_plain_lease(prefix, partition, lease, protocol)
+def _resp_plain_leases(prefix: bytes, leases: Sequence[tuple[int, Lease]], protocol: int) -> list[bytes]:
+    """Encode the leases without attributes; b"" for the others."""
+    return [
+        _resp_plain_lease(prefix, partition, lease, protocol) if lease.attributes is None else b""
+        for partition, lease in leases
+    ]
 
 
-def _described(prefix: bytes, partition: int, lease: Lease) -> Iterator[tuple[bytes, bytes, dict[Value, Value]]]:
+def _fill(
+    parts: list[bytes],
+    prefix: bytes,
+    leases: Sequence[tuple[int, Lease]],
+    message: Callable[[_Described], bytes],
+    room: int,
+) -> Generator[None, None, int]:
+    """Set the parts of leases with attributes, of which each message is encoded by `message`; return the room left.
+
+    Yields before more than `room` messages.
+    """
+    for n, (partition, lease) in enumerate(leases):
+        if lease.attributes is not None:
+            encoded: list[bytes] = []
+            for described in _described(prefix, partition, lease):
+                if room <= 0:
+                    yield
+                    room = DESCRIBED_IN_TURN
+                room -= 1
+                encoded.append(message(described))
+            parts[n] = b"".join(encoded)
+    return room
+
+
+def _room(leases: Sequence[tuple[int, Lease]]) -> int:
+    """Return how many messages may be encoded one by one at once; none of many, since to lease them was work enough."""
+    count = sum(lease.count for _, lease in leases if lease.attributes is not None)
+    return DESCRIBED_IN_TURN if count <= DESCRIBED_IN_TURN else 0
+
+
+def _resp_message(protocol: int, described: _Described) -> bytes:
+    return encode(list(described), protocol)
+
+
+def _described(prefix: bytes, partition: int, lease: Lease) -> Iterator[_Described]:
     """Yield receipt, payload, and attributes of each message."""
     assert lease.attributes is not None
     counts: dict[Value, Value] = {name: n for name, n in lease.counts._asdict().items() if n}
@@ -108,26 +152,45 @@ def _attribute_count(counts: Counts) -> int:
     return 3 + len(counts.nonzero()) // 2
 
 
-def json_messages(prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
-    """Encode messages, one line each; the arguments are those of `resp_messages`."""
-    return b"".join(_json_lease(prefix, partition, lease) for partition, lease in leases)
+def json_messages(prefix: bytes, leases: Sequence[tuple[int, Lease]]) -> Generator[None, None, bytes]:
+    """Encode messages, one line each; yields, and has arguments, as `resp_messages`."""
+    parts = _json_plain_leases(prefix, leases)
+    yield from _fill(parts, prefix, leases, _json_line, _room(leases))
+    return b"".join(parts)
 
 
-def json_messages_of(topic: bytes, prefix: bytes, leases: Iterable[tuple[int, Lease]]) -> bytes:
-    """Encode messages as `json_messages` does, each with its topic as the first member."""
-    member = b'{"topic":%b,' % orjson.dumps(topic.decode())
-    return b"".join(member + line[1:] for line in json_messages(prefix, leases).splitlines(keepends=True))
+def json_messages_of(topics: Iterable[Received]) -> Generator[None, None, bytes]:
+    """Encode messages of several topics as `json_messages` does, each with its topic as the first member."""
+    lines: list[bytes] = []
+    room = DESCRIBED_IN_TURN
+    for topic, prefix, leases in topics:
+        parts = _json_plain_leases(prefix, leases)
+        room = yield from _fill(parts, prefix, leases, _json_line, room)
+        member = b'{"topic":%b,' % orjson.dumps(topic.decode())
+        lines += [member + line[1:] for part in parts for line in part.splitlines(keepends=True)]
+    return b"".join(lines)
 
 
-def resp_messages_of(topic: bytes, prefix: bytes, leases: Iterable[tuple[int, Lease]], protocol: int) -> bytes:
-    """Encode an array of a topic and of messages, as `resp_messages` does."""
-    return b"*2\r\n$%d\r\n%b\r\n%b" % (len(topic), topic, resp_messages(prefix, leases, protocol))
+def resp_messages_of(topics: Sequence[Received], protocol: int) -> Generator[None, None, bytes]:
+    """Encode an array with an array of each topic: its name, and its messages as `resp_messages` encodes them."""
+    encoded: list[bytes] = []
+    room = DESCRIBED_IN_TURN
+    for topic, prefix, leases in topics:
+        parts = _resp_plain_leases(prefix, leases, protocol)
+        room = yield from _fill(parts, prefix, leases, partial(_resp_message, protocol), room)
+        count = sum(lease.count for _, lease in leases)
+        encoded += b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(topic), topic, count), *parts
+    return b"*%d\r\n%b" % (len(topics), b"".join(encoded))
 
 
-def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
-    if lease.attributes is not None:
-        described = _described(prefix, partition, lease)
-        return b"".join(_json_line(*message) for message in described)
+def _json_plain_leases(prefix: bytes, leases: Sequence[tuple[int, Lease]]) -> list[bytes]:
+    """Encode the leases without attributes; b"" for the others."""
+    return [
+        _json_plain_lease(prefix, partition, lease) if lease.attributes is None else b"" for partition, lease in leases
+    ]
+
+
+def _json_plain_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
     counts = b"".join(b',"%b":%d' % (name.encode(), n) for name, n in lease.counts._asdict().items() if n)
     known = b'"publishedAtMs":%d,"deliveries":%d%b' % (lease.published_at_ms, 1 + sum(lease.counts), counts)
     ids = range(lease.first_seq, lease.first_seq + lease.count)
@@ -141,7 +204,8 @@ def _json_lease(prefix: bytes, partition: int, lease: Lease) -> bytes:
     return b"".join(map(form.__mod__, zip(receipts, payloads, ids, strict=True)))
 
 
-def _json_line(receipt: bytes, payload: bytes, words: dict[Value, Value]) -> bytes:
+def _json_line(described: _Described) -> bytes:
+    receipt, payload, words = described
     members = as_json(words)
     assert isinstance(members, dict)
     return orjson.dumps({"receipt": receipt.decode(), "msg": _BASE64(payload).decode(), **members}) + b"\n"

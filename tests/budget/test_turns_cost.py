@@ -107,6 +107,7 @@ GROUP_COMMANDS = [
 WIDE_COMMANDS = [
     b"STATS",
     b"STATS wide",
+    b"RECEIVE wide COUNT 1000",
     b"PUB wide x PRIORITY high KEY 1",
     b"PUB wide x PRIORITY low KEY 2",
 ]

@@ -1,6 +1,7 @@
 """Received messages as bytes, against the plain encoders."""
 
 import base64
+from math import ceil
 
 import orjson
 import pytest
@@ -9,9 +10,29 @@ from miniqueue.core.cursor.lease import ChunkLease, ChunkProgress, Range, Record
 from miniqueue.core.message.attributes import Attributes, Origin
 from miniqueue.core.message.ids import format_message_id
 from miniqueue.core.message.message import Chunk, Counts, Record
+from miniqueue.wire import receive_replies
 from miniqueue.wire.attribute_words import json_name
-from miniqueue.wire.receive_replies import json_messages, resp_messages
-from miniqueue.wire.resp_replies import RESP2, RESP3, encode
+from miniqueue.wire.resp_replies import RESP2, RESP3, array, bulk, encode
+
+
+def result_of(work):
+    """Return the result of work, and how often it yielded."""
+    count = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+def resp_messages(prefix: bytes, leases, protocol: int) -> bytes:
+    return result_of(receive_replies.resp_messages(prefix, leases, protocol))[0]
+
+
+def json_messages(prefix: bytes, leases) -> bytes:
+    return result_of(receive_replies.json_messages(prefix, leases))[0]
+
 
 PAYLOADS = [bytes([n % 256]) * (n % 13) for n in range(1200)]
 CHUNK = ChunkProgress(Chunk(95, 1_700_000_000_000, PAYLOADS))
@@ -88,3 +109,21 @@ def test_attributes_that_make_no_sense_do_not_hide_their_message():
 def test_names_in_json_are_in_camel_case():
     names = ["id", "published_at_ms", "only_for"]
     assert list(map(json_name, names)) == ["id", "publishedAtMs", "onlyFor"]
+
+
+def test_many_messages_with_attributes_are_encoded_a_few_at_a_time():
+    keys = [Attributes(key=b"%d" % n).encode() for n in range(100)]
+    keyed = [(0, ChunkLease(1, ChunkProgress(Chunk(0, 1, [b"x"] * 100, attributes=keys)), 0, 100))]
+    plain = leases(200, 0, 1000)
+    count = ceil(100 / receive_replies.DESCRIBED_IN_TURN)
+    for work in (receive_replies.resp_messages, lambda *args: receive_replies.json_messages(*args[:2])):
+        assert result_of(work(b"p-", keyed + plain, RESP3))[1] == count
+        assert result_of(work(b"p-", plain, RESP3))[1] == 0
+    topics = [(b"a", b"p-", keyed), (b"b", b"q-", plain), (b"c", b"r-", keyed)]
+    each = [b"*2\r\n" + bulk(topic) + resp_messages(prefix, held, RESP3) for topic, prefix, held in topics]
+    encoded, turns = result_of(receive_replies.resp_messages_of(topics, RESP3))
+    assert turns == 199 // receive_replies.DESCRIBED_IN_TURN
+    assert encoded == array(each)
+    lines, turns = result_of(receive_replies.json_messages_of(topics))
+    assert turns == 199 // receive_replies.DESCRIBED_IN_TURN
+    assert [orjson.loads(line)["topic"] for line in lines.splitlines()] == ["a"] * 100 + ["b"] * 1002 + ["c"] * 100

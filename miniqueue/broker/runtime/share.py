@@ -11,11 +11,15 @@ Not safe for use by several threads.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from itertools import islice
-from typing import Final, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
+from contextlib import aclosing
+from itertools import islice, repeat
+from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+#: Work that yields when it has done enough for one event-loop iteration, and returns its result.
+Work: TypeAlias = Generator[None, None, T]
 
 #: After a slice, other work comes first for this many times as long as the slice took.
 OTHERS_FACTOR: Final = 3
@@ -61,6 +65,20 @@ class TimeShare:
             for item in some:
                 yield item
             self.used(begun_at, MAX_SLICE_SECONDS)
+
+    async def finish(self, work: Work[T]) -> T:
+        """Do all of some work, the first slice at once and each of the others in a turn; return its result.
+
+        Between the slices, anything can happen: the work must not depend on what others change.
+        """
+        async with aclosing(self.in_turns(repeat(None), 1)) as turns:
+            while True:
+                try:
+                    next(work)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                await anext(turns)
 
     async def in_turns_as_read(self, items: AsyncIterator[T], count: int) -> AsyncGenerator[T, None]:
         """Yield items as `in_turns` does, each as soon as it has been read: they may be long."""

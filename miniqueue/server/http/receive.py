@@ -20,6 +20,7 @@ from miniqueue.access.users import check_permitted
 from miniqueue.broker import Broker
 from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
+from miniqueue.broker.runtime.share import TimeShare, Work
 from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.consume import parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
@@ -45,7 +46,7 @@ def receive_endpoints(broker: Broker, streams: OpenStreams) -> dict[tuple[str, s
 
 def _receive(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceiveResult]":
     options = parse_receive_options(query_of(scope, _OPTIONS))
-    return _WaitsForMessages(partial(broker.leases.receive, topic_within(scope), options), _encode)
+    return _WaitsForMessages(broker.share, partial(broker.leases.receive, topic_within(scope), options), _encode)
 
 
 def _receive_any(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceivedAny]":
@@ -55,21 +56,24 @@ def _receive_any(broker: Broker, scope: Scope) -> "_WaitsForMessages[ReceivedAny
     for name in choice.names:
         check_permitted(user, Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
     reach = list if user is None else user.consumable
-    return _WaitsForMessages(partial(broker.several.receive, choice, options, reach), _encode_any, scope.get(OFFER_KEY))
+    return _WaitsForMessages(
+        broker.share, partial(broker.several.receive, choice, options, reach), _encode_any, scope.get(OFFER_KEY)
+    )
 
 
-def _encode(received: ReceiveResult) -> bytes:
+def _encode(received: ReceiveResult) -> Work[bytes]:
     return json_messages(*received)
 
 
-def _encode_any(received: ReceivedAny) -> bytes:
-    return b"".join(json_messages_of(whole_of(topic), *result) for topic, result in received)
+def _encode_any(received: ReceivedAny) -> Work[bytes]:
+    return json_messages_of((whole_of(topic), *result) for topic, result in received)
 
 
 class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):
     """One request, which waits in the queues of consumers from its construction; raises MiniqueueError.
 
     Args:
+      share: divides the time of the event loop: a long reply is made in turns.
       begin: requests the messages.
       encode: makes the body of the reply.
       offer: called with messages before they are in a reply; returns whether they are taken. None: they are.
@@ -77,26 +81,28 @@ class _WaitsForMessages(WaitsForAnswer[ResultT], Generic[ResultT]):
 
     def __init__(
         self,
+        share: TimeShare,
         begin: Callable[[Callable[[ResultT], None], Callable[[MiniqueueError], None]], Receiving],
-        encode: Callable[[ResultT], bytes],
+        encode: Callable[[ResultT], Work[bytes]],
         offer: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         super().__init__()
+        self._share = share
         self._offer = offer
         self._encode = encode
         self._receiving = begin(self.answer, self.fail)
 
     async def obtain(self, receive: Receive) -> Reply | None:
         """Return the received messages, or None if the client has disconnected; raises MiniqueueError."""
-        received = None
+        body = None
         try:
             received = await self.wait(receive)
-            if self._offer is not None and received and not await self._offer():
-                received = None
+            if received is not None and (self._offer is None or not received or await self._offer()):
+                body = await self._share.finish(self._encode(received))
         finally:
-            if received is None:
+            if body is None:
                 self._receiving.take_back()
-        return None if received is None else Reply(200, self._encode(received), JSON_LINES)
+        return None if body is None else Reply(200, body, JSON_LINES)
 
     def end(self) -> None:
         """Stop waiting, and answer without messages."""

@@ -44,6 +44,7 @@ from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
 from miniqueue.broker.leases.settling import ACK, BACK, Settling
+from miniqueue.broker.runtime.share import Work
 from miniqueue.broker.transactions.acts import Settle, Way
 from miniqueue.core.message.parts import whole_of
 from miniqueue.core.options.consume import (
@@ -79,9 +80,12 @@ class WaitingReceive(Generic[ResultT]):
     Args:
       client: receives the reply.
       encode: makes the reply; its second argument takes the messages back.
+
+    A long reply is made in turns of the event loop. The leases keep the content of the messages meanwhile, whatever
+    becomes of their topic. If the client has gone before the end, they return to the front of their topic.
     """
 
-    def __init__(self, client: Client, encode: Callable[[ResultT, Callable[[], None]], bytes]) -> None:
+    def __init__(self, client: Client, encode: Callable[[ResultT, Callable[[], None]], Work[bytes]]) -> None:
         self._client = client
         self._encode = encode
         self._reply: bytes | None = None
@@ -96,8 +100,9 @@ class WaitingReceive(Generic[ResultT]):
         self._receiving = receive(options, self._answer, self._fail)
         if self._reply is not None:
             return self._reply
-        self._is_held = True
-        self._client.hold(self)
+        if not self._is_held:
+            self._is_held = True
+            self._client.hold(self)
         return b""
 
     def give_up(self) -> None:
@@ -116,7 +121,23 @@ class WaitingReceive(Generic[ResultT]):
             self._receiving.take_back()
 
     def _answer(self, received: ResultT) -> None:
-        self._finish(self._encode(received, self.take_back))
+        work = self._encode(received, self.take_back)
+        try:
+            next(work)
+        except StopIteration as end:  # the usual case
+            self._finish(end.value)
+        else:
+            self._is_held = True
+            answer_later(self._client, self._made(work), self)
+
+    async def _made(self, work: Work[bytes]) -> bytes:
+        reply = await self._client.broker.share.finish(work)
+        try:
+            self._client.check_client()
+        except MiniqueueError:
+            self.take_back()
+            raise
+        return reply
 
     def _fail(self, error: MiniqueueError) -> None:
         self._finish(replies.error(error.code, str(error)))
@@ -160,8 +181,8 @@ def receive_any(client: Client, command: Command) -> bytes:
         check_permitted(user, Right.CONSUME, name, f"the '{shown(command[0]).lower()}' command")
     reach = list if user is None else user.consumable
 
-    def encode(received: ReceivedAny, _take_back: Callable[[], None]) -> bytes:
-        return replies.array([resp_messages_of(whole_of(topic), *result, protocol) for topic, result in received])
+    def encode(received: ReceivedAny, _take_back: Callable[[], None]) -> Work[bytes]:
+        return resp_messages_of([(whole_of(topic), *result) for topic, result in received], protocol)
 
     def begin(
         options: ReceiveOptions, answer: Callable[[ReceivedAny], None], fail: Callable[[MiniqueueError], None]
@@ -348,7 +369,8 @@ def get(client: Client, command: Command) -> bytes:
     if topic in held:
         raise MessageOutstandingError("a message of the topic is still held; ACK, NACK or BACK it first")
 
-    def encode(received: ReceiveResult, take_back: Callable[[], None]) -> bytes:
+    def encode(received: ReceiveResult, take_back: Callable[[], None]) -> Work[bytes]:
+        yield from ()
         if not received.leases:
             return replies.encode(None, protocol)
         _, lease = received.leases[0]

@@ -81,7 +81,8 @@ async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOpti
         if isinstance(received, MiniqueueError):
             taken.add(error(received.code, str(received)))
         else:
-            taken.add(resp_messages(received.prefix, received.leases, client.session.protocol))
+            messages = resp_messages(received.prefix, received.leases, client.session.protocol)
+            taken.add(await client.broker.share.finish(messages))
         if not taken.missing_count or not taking.is_waiting:
             break
     return taken.reply()

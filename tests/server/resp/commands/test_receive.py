@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from miniqueue.core.options.publish import PublishOptions
+from miniqueue.errors.requests import OutcomeUnknownError
 from miniqueue.server.resp.connection import MAX_KEPT_BYTES
 from miniqueue.server.resp.server import RespServer
 from miniqueue.wire import resp_replies as replies
@@ -304,3 +306,53 @@ async def test_very_many_messages_are_settled_even_if_the_client_leaves_meanwhil
     await settle_down()
     assert world.broker.stats()[b"t"].acknowledged == 1000
     assert client.transport.take() == (b"" if leaves == "lose" else b"*1000\r\n" + OK * 1000)
+
+
+MANY = 200
+
+
+async def long_reply(world, client) -> None:
+    """Send a RECEIVE whose reply is made in turns, and return while it is."""
+    for number in range(MANY):
+        world.broker.publish_with(b"t", b"x", PublishOptions(key=b"%d" % number))
+    await world.commit()
+    client.send(*b"RECEIVE t COUNT 200".split())
+    while world.broker.stats()[b"t"].leased < MANY:  # noqa: ASYNC110 - a reply of two turns or more is still being made
+        await asyncio.sleep(0)
+    assert client.transport.take() == b""
+
+
+async def test_a_long_reply_is_made_in_turns_and_the_next_command_waits_for_it(world, client):
+    await long_reply(world, client)
+    client.send(b"PING")
+    await settle_down()
+    reply = client.transport.take()
+    assert reply.startswith(b"*%d\r\n" % MANY)
+    assert reply.endswith(b"+PONG\r\n")
+    assert len(receipts_in(reply)) == MANY
+
+
+async def test_a_client_that_leaves_while_its_reply_is_made_returns_the_messages(world, client):
+    await long_reply(world, client)
+    client.transport.lose()
+    await settle_down()
+    stats = world.broker.stats()[b"t"]
+    assert (stats.ready, stats.leased) == (MANY, 0)
+
+
+async def test_the_reply_is_complete_even_if_the_topic_is_made_again_meanwhile(world, client):
+    await long_reply(world, client)
+    await world.broker.delete_topic(b"t")
+    await world.publish(b"t", b"new")
+    await settle_down()
+    assert len(receipts_in(client.transport.take())) == MANY
+    assert world.broker.stats()[b"t"].ready == 1
+
+
+async def test_the_reply_is_complete_even_if_the_store_fails_meanwhile(world, client):
+    await long_reply(world, client)
+    world.store.fail_writes.add(world.store.write_count + 1)
+    with pytest.raises(OutcomeUnknownError):
+        await world.publish(b"t", b"lost")
+    await settle_down()
+    assert len(receipts_in(client.transport.take())) == MANY
