@@ -141,10 +141,10 @@ class Groups:
         await self._journal.epoch.repeat(partial(self._create, name, group_name, start, own))
         await self._journal.committer.flush()
 
-    def exists(self, name: bytes, group: bytes) -> bool:
-        """Return whether a topic has a group."""
+    def names(self, name: bytes) -> list[bytes]:
+        """Return the names of the groups of a topic; none if it does not exist."""
         topic = self._topics.find(name)
-        return topic is not None and any(each.name == group for each in topic.existing_groups)
+        return [] if topic is None else [group.name for group in topic.existing_groups]
 
     async def use(self, name: bytes, group_name: bytes) -> None:
         """Create a group of an existing topic as its first use does, unless it exists; raises as `create`.
@@ -153,7 +153,7 @@ class Groups:
         """
         topic = await self._journal.committed_topic(name)
         topic.check_use(group_name)
-        if not self.exists(name, group_name):
+        if group_name not in self.names(name):
             with suppress(GroupExistsError):
                 await self.create(name, group_name)
 

@@ -16,18 +16,19 @@ doors order this, over a link of its own kind, after they have checked the right
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
 from typing import Final
 
 import orjson
 import structlog
 
 from miniqueue.broker import Broker
+from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.parts import parse_part, part_name
 from miniqueue.core.settings.placing import origin_of
-from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, TopicSettings, of_members
+from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
-from miniqueue.errors import MiniqueueError, ProtocolError
+from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
@@ -65,7 +66,7 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     have it, so have the others: it was created in them first.
     """
     own = broker.parts_here(name)
-    if own and all(map(partial(broker.groups.exists, group=group), own)):
+    if own and all(group in broker.groups.names(part) for part in own):
         return
     for shard in [*peers.others(), peers.placing.number]:
         reply = await order(peers, shard, [b"USE", name, group])
@@ -102,6 +103,10 @@ class Spreading:
                     await self.complete(name)
                 case [b"ERASE", name]:
                     await self.erase(name)
+                case [b"GROUPS", part, *groups]:
+                    for group in groups:
+                        with suppress(GroupExistsError):
+                            await self._broker.groups.create(part, group)
                 case [b"USE", name, group]:
                     for part in self._broker.parts_here(name):
                         await self._broker.groups.use(part, group)
@@ -133,14 +138,33 @@ class Spreading:
     async def _bring(self, name: bytes) -> None:
         """Bring the settings of a spread topic to all shards and parts."""
         settings = self._broker.admin.settings_of(name)
-        whole, part = _encode(settings), _encode(settings_of_part(settings))
+        part = _encode(self._settings_of_part(name, settings))
         if name in self._complete and self._complete[name].spread != settings.spread:
             self._peers.growth.report(name)
-        for shard in self._peers.others():
-            await self._order(shard, b"ASSUME", name, whole)
+        had = self._complete[name].spread if name in self._complete else 0
+        if not had:
+            await self._bring_elsewhere(name, settings)
         for number in range(settings.spread):
             await self._order_part(b"ASSUME", part_name(name, number), part)
+        first = part_name(name, 0)  # it is in this shard
+        groups = [group for group in self._broker.groups.names(first) if group != DEFAULT_GROUP_NAME]
+        for number in range(had, settings.spread if groups else 0):
+            await self._order_part(b"GROUPS", part_name(name, number), *groups)
+        if had:  # messages that enter new parts find their groups there
+            await self._bring_elsewhere(name, settings)
         self._complete[name] = settings
+
+    async def _bring_elsewhere(self, name: bytes, settings: TopicSettings) -> None:
+        for shard in self._peers.others():
+            await self._order(shard, b"ASSUME", name, _encode(settings))
+
+    def _settings_of_part(self, name: bytes, settings: TopicSettings) -> TopicSettings:
+        """Return the settings of each part: those of groups are the same in all parts."""
+        part, first = settings_of_part(settings), part_name(name, 0)
+        if not self._broker.groups.names(first):
+            return part
+        own = self._broker.admin.settings_of(first)
+        return part._replace(**{each: getattr(own, each) for each in BY_GROUP if not getattr(part, each)})
 
     async def begin(self, name: bytes) -> None:
         """Give the dead letters of a spread topic of this shard settings of their own; raises MiniqueueError."""

@@ -7,7 +7,7 @@ import pytest
 
 from miniqueue.broker import Broker
 from miniqueue.core.message.parts import part_name
-from miniqueue.errors import InvalidTopicError
+from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import Spreading
 from tests.fakes import broker_on
@@ -128,7 +128,7 @@ async def test_what_was_sent_to_a_part_before_it_was_deleted_does_not_make_it_ag
     await home.shard.spreading.erase(TOPIC)
     for number in range(PARTS):
         part = part_name(TOPIC, number)
-        with pytest.raises(InvalidTopicError):
+        with pytest.raises(ShardAwayError):
             fleet.broker_with(part.decode()).publish(part, [b"x"])
 
 

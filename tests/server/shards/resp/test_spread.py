@@ -191,7 +191,7 @@ async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet, w
     topics = () if TOPIC in words else (b"TOPICS", TOPIC)
     assert len(value_of(await client.ask(*words, b"GROUP", b"audit", b"COUNT", b"1", b"AUTOACK", *topics))) == 1
     for member in fleet.members:
-        assert all(member.broker.groups.exists(part, b"audit") for part in member.broker.parts_here(TOPIC))
+        assert all(b"audit" in member.broker.groups.names(part) for part in member.broker.parts_here(TOPIC))
     await receive(client, b"COUNT", b"100", b"AUTOACK")  # the other group loses nothing of it
     assert len(await receive(client, b"GROUP", b"audit", b"COUNT", b"100", b"AUTOACK")) == 2 * PARTS - 1
     await client.ask(b"TOPIC", b"SET", TOPIC, b"auto_create_groups", b"false")
@@ -218,6 +218,21 @@ async def test_a_spread_topic_is_paused_and_deleted_as_a_whole(client, fleet):
     assert (await client.ask(b"PUB", TOPIC, b"x")).startswith(b"$")
     assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
     assert [member.broker.topics() for member in fleet.members] == [[]] * COUNT
+
+
+async def test_new_parts_have_the_groups_of_the_others(client, fleet):
+    assert await client.ask(b"GROUP", b"CREATE", TOPIC, b"audit", b"IDLE", b"30") == b"+OK\r\n"
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"spread", b"8") == b"+OK\r\n"
+    for number in range(8):
+        name = part_name(TOPIC, number)
+        broker = fleet.broker_with(name.decode())
+        assert sorted(broker.groups.names(name)) == [b"audit", b"default"]
+        assert broker.admin.settings_of(name).idle_groups == (("audit", 30.0),)
+    keys = [b"key-%d" % number for number in range(30)]
+    for key in keys:
+        await client.ask(b"PUB", TOPIC, key, b"KEY", key)
+    await receive(client, b"COUNT", b"100", b"AUTOACK")
+    assert len(await receive(client, b"GROUP", b"audit", b"COUNT", b"100")) == len(keys)
 
 
 async def test_the_number_of_parts_grows(client, fleet):
