@@ -563,10 +563,10 @@ class Door:
 
         until = asyncio.get_running_loop().time() + options.wait_seconds
         received = await take(take_from, placing, topic, part_count, options.max_count, self._peers.chance)
+        if received != EMPTY or not self._may_wait(until, taking):
+            return received
         asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
-        if received == EMPTY and self._may_wait(until, taking):
-            received = parting.messages_of(await self._wait_in_shards(receiving.wanted(asked), until, taking))
-        return received
+        return parting.messages_of(await self._wait_in_shards(receiving.wanted(asked), until, taking))
 
     # --- all shards -------------------------------------------------------------------------------------------
 
