@@ -211,7 +211,7 @@ class Following:
         last_change, rest_bytes = number_of(response, "Last-Change"), number_of(response, "Rest-Bytes")
         answered_at = asked_at + float(response.headers.get("Miniqueue-Waited-Seconds", "0"))
         status, position = self._status, self._replica.position
-        assert position is not None  # as when it was asked for
+        assert position is not None  # `_advance` has asked for what follows it
         is_new = status.phase != "following"
         status.phase, status.change, status.lag_bytes = "following", position.change, rest_bytes
         status.lag.reach(position.change)

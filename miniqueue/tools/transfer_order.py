@@ -44,9 +44,9 @@ class TransferOrder:
 
     def __init__(self, shard_count: int) -> None:
         self._placing = Placing(0, shard_count)
-        self._targets: dict[int, dict[int, int]] = defaultdict(dict)  # by source and number of the transfer
+        self._targets: dict[int, dict[int, int]] = defaultdict(dict)  # keys: source, and number of the transfer
         self._sent: dict[int, int] = defaultdict(int)
-        self._received: dict[tuple[int, int], Received] = defaultdict(Received)  # by source and target
+        self._received: dict[tuple[int, int], Received] = defaultdict(Received)  # keys: source and target
         self._waiting, self._resting = set[int](), set[int]()
         self._news = asyncio.Event()
         self.moment = 0
