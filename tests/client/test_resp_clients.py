@@ -414,6 +414,15 @@ async def test_a_task_that_is_cancelled_leaves_no_reply_to_another(resp_broker, 
         assert await client.ping() == "PONG"
 
 
+async def test_a_task_connects_without_what_asyncio_deprecates_since_3_14(resp_broker, monkeypatch):
+    def deprecated(_function):
+        raise DeprecationWarning("slated for removal in Python 3.16")
+
+    monkeypatch.setattr(asyncio, "iscoroutinefunction", deprecated)
+    async with AsyncClient(resp_broker.url) as client:
+        assert await client.ping() == "PONG"
+
+
 def test_no_broker_is_a_connect_error_that_does_not_tell_the_secret():
     with hold_port() as held:  # and does not listen
         url = f"redis://user:secret@127.0.0.1:{port_of(held)}"

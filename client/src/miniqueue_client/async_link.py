@@ -49,6 +49,7 @@ class _Connection(Protocol):
 class _Pool(Protocol):
     """The members of redis-py's pool that are used here."""
 
+    connection_class: type[Any]
     connection_kwargs: dict[str, Any]
 
     async def get_connection(self) -> _Connection: ...
@@ -216,22 +217,32 @@ class AsyncLink:
         limits = pool.connection_kwargs["socket_connect_timeout"], pool.connection_kwargs["socket_timeout"]
         self._connect_seconds = None if None in limits else sum(limits)  # to connect, and for the handshake
         pool.connection_kwargs["socket_timeout"] = None
-        pool.connection_kwargs.setdefault("redis_connect_func", _greet)
+        pool.connection_class = _greeting(pool.connection_class)
         return pool
 
 
-async def _greet(connection: Any) -> None:  # noqa: ANN401 - redis-py's own types do not declare these members
-    """Begin a connection, and keep the reply to HELLO, as redis-py's blocking connections do."""
-    read = connection.read_response
+def _greeting(kind: type[Any]) -> type[Any]:
+    """Return a class of redis-py's connections that keep the reply to HELLO, as its blocking ones do.
 
-    async def read_and_keep(*args: Any, **kwargs: Any) -> Reply:  # noqa: ANN401 - they are redis-py's
-        reply = await read(*args, **kwargs)
-        if isinstance(reply, dict):
-            connection.handshake_metadata = reply
-        return reply
+    Versions before 6 begin a connection with another method. A `redis_connect_func` would do for all of them, but
+    redis-py inspects it with a function of asyncio that Python 3.14 deprecates.
+    """
+    name = "on_connect_check_health" if hasattr(kind, "on_connect_check_health") else "on_connect"
+    begin = getattr(kind, name)
 
-    connection.read_response = read_and_keep
-    try:
-        await connection.on_connect()
-    finally:
-        del connection.read_response
+    async def greet(connection: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - they are redis-py's
+        read = connection.read_response
+
+        async def read_and_keep(*args: Any, **kwargs: Any) -> Reply:  # noqa: ANN401 - the same
+            reply = await read(*args, **kwargs)
+            if isinstance(reply, dict):
+                connection.handshake_metadata = reply
+            return reply
+
+        connection.read_response = read_and_keep
+        try:
+            await begin(connection, *args, **kwargs)
+        finally:
+            del connection.read_response
+
+    return type(kind.__name__, (kind,), {name: greet})
