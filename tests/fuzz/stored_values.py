@@ -100,6 +100,7 @@ _KINDS = (
         values.decode_bitmap,
         lambda chance: number(chance, 128) << chance.choice((0, 0, 700)),
     ),
+    _Kind(values.encode_erasure, values.decode_erasure, lambda chance: b"orders-%d" % number(chance, 64)),
     _Kind(
         values.encode_settings,
         values.decode_settings,

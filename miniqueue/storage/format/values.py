@@ -55,10 +55,11 @@ import orjson
 
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.message.message import Chunk, ChunkExtent, Counts, Record
+from miniqueue.core.message.names import check_name
 from miniqueue.core.message.numerals import split
 from miniqueue.core.settings import settings as topic_settings
 from miniqueue.core.settings.settings import TopicSettings
-from miniqueue.errors import CorruptionError, FormatVersionError
+from miniqueue.errors import CorruptionError, FormatVersionError, InvalidTopicError
 from miniqueue.errors.requests import InvalidSettingError
 
 VERSION = 1
@@ -175,12 +176,18 @@ def decode_settings(value: bytes) -> TopicSettings:
 
 def encode_erasure(name: bytes) -> bytes:
     """Encode the name of a spread topic that was deleted, and whose parts are still to be deleted."""
-    return seal(name)
+    return seal(bytes([len(name)]), name)
 
 
 def decode_erasure(value: bytes) -> bytes:
     """Parse `encode_erasure`."""
-    return unseal(value, "name of a deleted topic")
+    body = unseal(value, "name of a deleted topic")
+    try:
+        if body[0] != len(body) - 1:
+            raise malformed("name of a deleted topic")
+        return check_name(body[1:])
+    except (IndexError, InvalidTopicError) as exc:
+        raise malformed("name of a deleted topic") from exc
 
 
 def encode_bitmap(bits: int) -> bytes:

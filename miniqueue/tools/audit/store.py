@@ -264,7 +264,7 @@ class Audit:
 def _is_name(value: bytes) -> bool:
     """Return whether a value is the name of a deleted spread topic."""
     try:
-        check_topic(values.decode_erasure(value))
-    except (CorruptionError, FormatVersionError, InvalidTopicError):
+        values.decode_erasure(value)
+    except (CorruptionError, FormatVersionError):
         return False
     return True

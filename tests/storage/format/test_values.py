@@ -88,6 +88,7 @@ GOLDEN = {
         CursorState(1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
     ),
     "bitmap": (values.encode_bitmap(0b1_0000_0101), "010501f677f3f4", values.decode_bitmap, 0b1_0000_0101),
+    "erasure": (values.encode_erasure(b"orders"), "01066f726465727380b6b59e", values.decode_erasure, b"orders"),
     "settings": (
         values.encode_settings(TopicSettings(max_deliveries=5, retry_delays=(1.0, 2.5))),
         "017b226d61785f64656c69766572696573223a352c2272657472795f64656c617973223a5b312e302c322e355d7dded8aa82",
