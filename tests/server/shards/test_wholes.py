@@ -8,7 +8,9 @@ import hiredis
 import pytest
 
 from miniqueue.broker.model.shares import Pool
-from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in
+from miniqueue.core.settings.quotas import Quotas
+from tests.server.access import sign_in_for, token_of, user
+from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet, fleet_in, topic_in
 from tests.server.shards.resp.clients import DoorClient
 
 TOPIC, PLAIN = TOPICS[1].encode(), TOPICS[0].encode()
@@ -141,3 +143,19 @@ async def test_what_happens_to_a_spread_topic_is_one_event(client: DoorClient, f
     ]
     assert sorted(kinds) == sorted(expected)
     listener.transport.lose()
+
+
+async def test_a_quota_of_one_topic_permits_a_spread_one_with_its_dead_letters(tmp_path):
+    async with fleet_in(tmp_path, sign_in_for(user("ada", admin=("*",)))) as fleet:
+        for member in fleet.members:
+            member.broker.set_quotas({"ada": Quotas(max_topics=1)})
+        client = DoorClient(fleet.members[0].resp)
+        assert await client.ask(b"AUTH", b"ada", token_of("ada")) == b"+OK\r\n"
+        settings = b"spread", b"%d" % PARTS, b"max_deliveries", b"1"
+        assert await client.ask(b"TOPIC", b"CREATE", TOPIC, *settings) == b"+OK\r\n"
+        await client.ask(b"PUB", TOPIC, b"x")
+        await make_dead_letters(client)
+        assert await client.ask(b"LEN", TOPIC + b".dlq") == b":1\r\n"
+        refused = await client.ask(b"TOPIC", b"CREATE", topic_in(1, "more").encode())  # where the spread one is counted
+        assert refused.startswith(b"-LIMIT")
+        client.transport.lose()
