@@ -107,6 +107,8 @@ GROUP_COMMANDS = [
 WIDE_COMMANDS = [
     b"STATS",
     b"STATS wide",
+    b"PARTITIONS wide",
+    b"PEEK wide COUNT 1000",
     b"RECEIVE wide COUNT 1000",
     b"PUB wide x PRIORITY high KEY 1",
     b"PUB wide x PRIORITY low KEY 2",

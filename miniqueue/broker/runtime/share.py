@@ -11,12 +11,13 @@ Not safe for use by several threads.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
 from itertools import islice, repeat
 from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 #: Work that yields when it has done enough for one event-loop iteration, and returns its result.
 Work: TypeAlias = Generator[None, None, T]
@@ -79,6 +80,14 @@ class TimeShare:
                     result: T = end.value
                     return result
                 await anext(turns)
+
+    async def each(self, act: Callable[[T], ResultT], items: Sequence[T], count: int) -> list[ResultT]:
+        """Return what `act` returns for each item: `count` of them at once, and as many in each turn; see `finish`."""
+        results = [*map(act, items[:count])]
+        async with aclosing(self.in_turns(range(count, len(items), count), 1)) as starts:
+            async for start in starts:
+                results += map(act, items[start : start + count])
+        return results
 
     async def in_turns_as_read(self, items: AsyncIterator[T], count: int) -> AsyncGenerator[T, None]:
         """Yield items as `in_turns` does, each as soon as it has been read: they may be long."""

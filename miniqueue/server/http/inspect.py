@@ -28,7 +28,7 @@ from miniqueue.core.options.durations import parse_seconds
 from miniqueue.server.asgi.endpoints import JsonEndpoint
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import message_id_of, segment_of, topic_of, topic_within
-from miniqueue.server.views.messages import json_message
+from miniqueue.server.views.messages import json_message, json_messages
 from miniqueue.server.views.traces import json_steps
 from miniqueue.wire.json_parts import json_fragment
 
@@ -74,7 +74,7 @@ class _Pages:
         count = parse_count(options["count"]) if "count" in options else DEFAULT_COUNT
         after = parse_any_id(options["after"]) if "after" in options else None
         messages = await self._broker.inspect.peek(topic_within(scope), state, count, after, options.get("group"))
-        return {"messages": [json_message(message) for message in messages]}
+        return {"messages": await json_messages(self._broker.share, messages)}
 
     async def message(self, scope: Scope) -> object:
         message_id, group = parse_any_id(message_id_of(scope)), query_of(scope, ("group",)).get("group")

@@ -26,7 +26,7 @@ from miniqueue.core.options import filter as filters
 from miniqueue.server.asgi.endpoints import JsonEndpoint
 from miniqueue.server.asgi.request import query_of
 from miniqueue.server.asgi.routing import message_id_of, segment_of, topic_within
-from miniqueue.server.views.messages import json_message
+from miniqueue.server.views.messages import json_messages
 
 #: The parameters that select messages.
 _SELECTING = (*filters.NAMES, "state", "group")
@@ -60,7 +60,7 @@ class _Pages:
             group=options.get("group"),
         )
         return {
-            "messages": [json_message(message) for message in page.messages],
+            "messages": await json_messages(self._broker.share, page.messages),
             "next": page.next and bytes(page.next).decode(),
             "scanned": page.scanned_count,
         }

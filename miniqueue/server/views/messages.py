@@ -8,11 +8,17 @@ a message that waits has been returned after each.
 """
 
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from miniqueue.broker.inspect.peeked import PeekedMessage, State
+from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.attribute_words import as_json, attribute_words
+
+#: Number of messages that are encoded in one iteration of the event loop.
+MESSAGES_IN_TURN: Final = 50
 
 
 def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
@@ -20,9 +26,14 @@ def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
     return replies.encode([peeked.message_id, peeked.stored.payload, _attributes(peeked)], protocol)
 
 
-def resp_messages(messages: Iterable[PeekedMessage], protocol: int) -> bytes:
-    """Encode an array of messages."""
-    return replies.array([resp_message(peeked, protocol) for peeked in messages])
+async def resp_messages(share: TimeShare, messages: Sequence[PeekedMessage], protocol: int) -> bytes:
+    """Encode an array of messages; many in turns of the event loop."""
+    return replies.array(await share.each(partial(resp_message, protocol=protocol), messages, MESSAGES_IN_TURN))
+
+
+async def json_messages(share: TimeShare, messages: Sequence[PeekedMessage]) -> list[Mapping[str, object]]:
+    """Return messages as JSON; many in turns of the event loop."""
+    return await share.each(json_message, messages, MESSAGES_IN_TURN)
 
 
 def json_message(peeked: PeekedMessage) -> Mapping[str, object]:

@@ -114,3 +114,39 @@ async def test_items_that_may_be_long_are_used_one_after_the_other_as_they_are_r
         work.iteration += 1
     await using
     assert [slices.count(iteration) for iteration in dict.fromkeys(slices)] == [4, 4, 2]
+
+
+async def test_of_many_items_a_few_are_used_at_once_and_more_in_turns():
+    share, seen = TimeShare(Clock()), []
+
+    def act(number: int) -> int:
+        seen.append(number)
+        return -number
+
+    task = asyncio.create_task(share.each(act, range(7), 3))
+    counts = []
+    while not task.done():
+        await asyncio.sleep(0)
+        counts.append(len(seen))
+    assert await task == [0, -1, -2, -3, -4, -5, -6]
+    assert sorted({*counts}) == [3, 6, 7]
+    assert await share.each(act, (), 3) == []
+
+
+async def test_work_is_finished_in_turns_and_whoever_leaves_ends_it():
+    share, steps = TimeShare(Clock()), []
+
+    def work():
+        for step in range(3):
+            steps.append(step)
+            yield
+        return "done"
+
+    assert await share.finish(work()) == "done"
+    assert steps == [0, 1, 2]
+    task = asyncio.create_task(share.finish(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert steps == [0, 1, 2, 0]
+    assert await share.finish(work()) == "done"

@@ -82,7 +82,8 @@ async def _peek(client: Client, topic: bytes, options: dict[bytes, bytes]) -> by
     state = parse_state(options[b"STATE"]) if b"STATE" in options else State.READY
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
     after = parse_any_id(options[b"AFTER"]) if b"AFTER" in options else None
-    return resp_messages(await inspection.peek(topic, state, count, after, options.get(b"GROUP")), protocol)
+    messages = await inspection.peek(topic, state, count, after, options.get(b"GROUP"))
+    return await resp_messages(client.broker.share, messages, protocol)
 
 
 def trace(client: Client, command: Command) -> bytes:

@@ -7,6 +7,9 @@
 `broker.inspect.log` explains the numbers.
 """
 
+from typing import Final
+
+from miniqueue.core.log.partition import LogBounds
 from miniqueue.core.options.durations import parse_time_ms
 from miniqueue.core.options.read import (
     DEFAULT_BYTES,
@@ -23,6 +26,9 @@ from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.log_pages import resp_runs
 from miniqueue.wire.resp_arguments import ArityError, options_of
 from miniqueue.wire.resp_parser import Command
+
+#: Number of partitions that are encoded in one iteration of the event loop.
+PARTITIONS_IN_TURN: Final = 100
 
 
 def read(client: Client, command: Command) -> bytes:
@@ -64,13 +70,16 @@ def partitions(client: Client, command: Command) -> bytes:
 
 
 async def _partitions(client: Client, topic: bytes) -> bytes:
-    listed: list[replies.Value] = [
-        {
+    partitions, protocol = await client.broker.inspect.log.partitions(topic), client.session.protocol
+
+    def encode(partition: tuple[LogBounds, int | None]) -> bytes:
+        bounds, at_ms = partition
+        shown: dict[replies.Value, replies.Value] = {
             "partition": partition_word(bounds.partition),
             "earliest": bounds.earliest_seq,
             "end": bounds.end_seq,
             "earliest_at_ms": at_ms,
         }
-        for bounds, at_ms in await client.broker.inspect.log.partitions(topic)
-    ]
-    return replies.encode(listed, client.session.protocol)
+        return replies.encode(shown, protocol)
+
+    return replies.array(await client.broker.share.each(encode, partitions, PARTITIONS_IN_TURN))

@@ -1,8 +1,13 @@
 """LEN, STATS and PEEK over RESP."""
 
+import asyncio
+
 import pytest
 
+from miniqueue.server.resp.commands import logs
+from miniqueue.server.views import messages
 from tests.fakes import START_MS, settle_down
+from tests.server.resp.clients import Client
 
 
 async def fill(world):
@@ -122,4 +127,28 @@ async def test_a_command_that_fails_by_a_bug_is_answered_and_the_connection_goes
 
     monkeypatch.setattr(world.broker.inspect, "peek", fail)
     assert await client.say(b"PEEK t") == b"-ERR internal error; see the broker's log\r\n"
+    assert await client.say(b"PING") == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize("line", [b"PEEK t COUNT 200", b"SEARCH t COUNT 200", b"PARTITIONS t"])
+async def test_a_long_reply_is_complete_whatever_becomes_of_its_topic(monkeypatch, world, server, client, line):
+    monkeypatch.setattr(logs, "PARTITIONS_IN_TURN", 1)
+    monkeypatch.setattr(messages, "MESSAGES_IN_TURN", 1)
+    await world.broker.admin.create(b"t", {"partitions": 8}).wait()
+    await world.publish(b"t", *[b"x"] * 40)
+    expected, each, begun = await client.say(line), world.broker.share.each, asyncio.Event()
+
+    async def noted(*args):
+        begun.set()
+        return await each(*args)
+
+    monkeypatch.setattr(world.broker.share, "each", noted)
+    gone = Client(server)
+    for one in (client, gone):
+        one.send(*line.split())
+    await begun.wait()
+    await world.broker.delete_topic(b"t")
+    gone.transport.lose()
+    await settle_down()
+    assert client.transport.take() == expected
     assert await client.say(b"PING") == b"+PONG\r\n"
