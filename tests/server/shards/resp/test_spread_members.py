@@ -50,7 +50,7 @@ async def subscribe(stream: DoorClient, member: bytes) -> None:
 
 
 def pass_time(fleet: Fleet, seconds: int) -> None:
-    """Let time pass, a second for each tick: longer gaps between ticks do not count for sessions."""
+    """Advance the clock, a second for each tick: longer gaps between ticks do not count for sessions."""
     for _ in range(seconds):
         fleet.clock.advance(1)
         for member in fleet.members:

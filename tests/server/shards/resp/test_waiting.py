@@ -201,7 +201,7 @@ LEAVING = {
 
 
 async def leave(leaving: DoorClient, fleet: Fleet) -> None:
-    """Let a client leave; return when all shards know it."""
+    """End the connection of a client; return when all shards know it."""
     leaving.transport.lose()
     number = leaving.connection.session.id
 
