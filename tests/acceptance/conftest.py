@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.acceptance.process import FREE_PORTS, SPREAD, BrokerProcess, Trust
+from tests.acceptance.process import FREE_PORTS, SHARDS, SPREAD, BrokerProcess, Trust
+from tests.acceptance.shards.exceptions import reason_against
 
 #: Starts a broker; arguments: the directory of its store, then further flags.
 StartBroker = Callable[..., BrokerProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what does not apply to brokers with shards, if those are tested."""
+    for item in items if SHARDS else []:
+        if reason := reason_against(item.nodeid):
+            item.add_marker(pytest.mark.skip(reason=f"with shards: {reason}"))
 
 
 @pytest.fixture(scope="session")

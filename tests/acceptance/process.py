@@ -6,6 +6,7 @@ miniqueue of this Python.
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -30,6 +31,8 @@ COMMAND = OTHER_COMMAND or (sys.executable, "-m", "miniqueue")
 #: MINIQUEUE_TEST_SPREAD is the number of parts of the topics of the tests; empty: they are not spread.
 SPREAD = os.environ.get("MINIQUEUE_TEST_SPREAD", "")
 SHARDS = os.environ.get("MINIQUEUE_TEST_SHARDS", "3" if SPREAD else "")
+#: How many processes serve clients.
+PROCESS_COUNT = int(SHARDS or 1)
 FREE_PORTS = ("-port", "0", "-resp-port", "0", "-monitor-port", "0")
 
 
@@ -140,6 +143,15 @@ class BrokerProcess:
         assert found, f"no event {event!r} in {seconds} s, but:\n{self.output}"
         return found[0]
 
+    def wait_for_events(self, event: str, count: int = PROCESS_COUNT, seconds: float = START_SECONDS) -> None:
+        """Return when there are so many log lines with that event; by default, one of each process."""
+        with self._news:
+            self._news.wait_for(lambda: self._count_of(event) >= count or self._has_ended, seconds)
+        assert self._count_of(event) >= count, self.output
+
+    def _count_of(self, event: str) -> int:
+        return sum(fields.get("event") == event for fields in map(_fields, self._lines))
+
     def wait_for_line(self, word: str, seconds: float = START_SECONDS) -> None:
         """Return when a log line holds `word`; fails when the process ends without one."""
         with self._news:
@@ -164,6 +176,13 @@ class BrokerProcess:
         with urlopen(request, timeout=START_SECONDS) as answer:
             body: bytes = answer.read()
         return body
+
+    def sample(self, sample: str) -> float:
+        """Return the value of a sample of the metrics, with shards the sum of all; fails if there is none."""
+        lines = re.sub(r'shard="\d+",?', "", self.monitor("/metrics").decode()).replace("{}", "").splitlines()
+        values = [float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample]
+        assert values, f"no metric has the sample {sample}"
+        return sum(values)
 
     def is_alive(self) -> bool:
         return self.process.poll() is None

@@ -26,7 +26,8 @@ IDS = [f"{name}, RESP{protocol}" for name, protocol in RUNS]
 
 
 def topic_of(name: str, protocol: int) -> str:
-    return f"{name}-{protocol}".lower()
+    """Return how the names of the topics of a program begin: with a tag, so that transactions have one shard."""
+    return f"{{{name}-{protocol}}}".lower()
 
 
 class Told(NamedTuple):

@@ -1,0 +1,19 @@
+"""The acceptance tests that are skipped with MINIQUEUE_TEST_SHARDS, each with the reason; all others must pass."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+#: By the path of a folder or a file below tests/acceptance.
+EXCEPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "lifecycle": "about one process, one store, and one port for its backup; tests/acceptance/shards has the like",
+        "documents/test_readme.py": "shows one process, in a shell whose environment must have no settings of tests",
+        "shards": "starts brokers with shards itself",
+    }
+)
+
+
+def reason_against(node_id: str) -> str:
+    """Return why a test is skipped with shards; "" if it is not."""
+    path = node_id.partition("tests/acceptance/")[2]
+    return next((reason for name, reason in EXCEPTIONS.items() if path.startswith(name)), "")
