@@ -1,5 +1,6 @@
 """A spread topic leaves a store, and enters another, as one topic: with its messages, their keys, and their order."""
 
+import asyncio
 import json
 from collections import defaultdict
 
@@ -7,9 +8,12 @@ import pytest
 
 from miniqueue import cli
 from miniqueue.commands.stored.reading import stored_messages
+from miniqueue.storage.format import keys, values
+from miniqueue.storage.leveldb.shards import store_of_shard
+from miniqueue.storage.leveldb.store import LevelDBStore
 from tests.fakes import START_MS
 
-PARTS, PARTITIONS, SHARDS = 4, 2, 3
+PARTS, PARTITIONS, SHARDS = 4, 2, 2
 KEYS = [f"key-{number}" for number in range(PARTS * PARTITIONS)]
 
 
@@ -111,7 +115,7 @@ def test_an_export_has_one_topic_and_is_imported_as_it_was(store, tmp_path, expo
     assert shown(lines) == shown(LINES)
     assert lines.index(SETTINGS) < min(lines.index(line) for line in (*GROUPS, OF_GROUPS, *MESSAGES))
     other = tmp_path / "other"
-    assert run("import", "-db", other, "-shards", 2, lines_file(tmp_path / "again", lines)) == 0
+    assert run("import", "-db", other, "-shards", 3, lines_file(tmp_path / "again", lines)) == 0
     assert shown(exported("-db", other)) == shown(LINES)
 
 
@@ -198,3 +202,18 @@ def test_lines_of_parts_that_do_not_fit_one_process_are_refused(tmp_path, capfdb
         assert reason in capfdbinary.readouterr().err.decode()
     other = [SETTINGS, GROUPS[0], GROUPS[1] | {"groups": ["default"]}]
     assert run("import", "-db", tmp_path / "new", lines_file(tmp_path / "lines", other)) == 65
+
+
+def test_a_deletion_that_is_not_complete_is_sound_and_is_completed_before_a_reshard(store, tmp_path, capfdbinary):
+    async def delete() -> None:
+        home = await LevelDBStore.open(store_of_shard(store, 0))
+        topic_id = values.decode_number(await home.get(keys.NEXT_TOPIC))
+        erasure = {keys.purge(topic_id): values.encode_erasure(b"gone")}
+        await home.write({keys.NEXT_TOPIC: values.encode_number(topic_id + 1), **erasure})
+        await home.close()
+
+    asyncio.run(delete())
+    assert run("check", "-db", store) == 0
+    capfdbinary.readouterr()
+    assert run("reshard", "-shards", 3, store, tmp_path / "three") == 78
+    assert b"topic gone is being deleted; start the broker once" in capfdbinary.readouterr().err
