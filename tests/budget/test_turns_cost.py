@@ -107,6 +107,7 @@ GROUP_COMMANDS = [
 WIDE_COMMANDS = [
     b"STATS",
     b"STATS wide",
+    b"STATS wide GROUP g1",
     b"PARTITIONS wide",
     b"PEEK wide COUNT 1000",
     b"RECEIVE wide COUNT 1000",

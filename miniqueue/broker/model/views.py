@@ -8,7 +8,7 @@ topic stops there, and so does not follow messages that are published in the mea
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import compress
-from operator import attrgetter, itemgetter
+from operator import add, attrgetter, itemgetter, sub
 from typing import NamedTuple, TypeAlias
 
 from miniqueue.broker.model.parts import TopicStats
@@ -19,6 +19,8 @@ from miniqueue.core.log.partition import Partition
 from miniqueue.errors.requests import UnknownGroupError, UnknownMessageError
 
 _unpublished, _delayed_count = attrgetter("delays.committed"), attrgetter("delayed_count")
+_partition, _tail_seq = attrgetter("partition"), attrgetter("tail_seq")
+_acked_count, _dropped_count = attrgetter("acked_count"), attrgetter("dropped_count")
 
 
 def stats_of(topic: Topic) -> TopicStats:
@@ -100,6 +102,7 @@ def figures_of(group: Group) -> GroupFigures:
     depth, leased, delayed = group.depth, total("leased_count", cursors), waiting_delayed_count(cursors)
     moved, skipped = total("moved_count", cursors), total("skipped_count", cursors)
     end = end_of(group)
+    dones = map(add, map(_acked_count, cursors), map(_dropped_count, cursors))
     return GroupFigures(
         group.name,
         lag=depth,
@@ -112,8 +115,8 @@ def figures_of(group: Group) -> GroupFigures:
         missed=total("missed_count", cursors),
         consumers=group.consumer_count,
         waiting=len(group.waiters),
-        position={cursor.partition: view.position(cursor) for cursor in cursors},
-        lags={cursor.partition: cursor.depth for cursor in cursors},
+        position=view.positions(cursors),
+        lags=dict(zip(map(_partition, cursors), map(sub, map(_tail_seq, cursors), dones), strict=True)),
         members={}
         if membership is None
         else {member.name: member.partitions for member in membership.members.values()},

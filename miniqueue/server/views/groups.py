@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from miniqueue.broker.model.views import GroupFigures
 from miniqueue.core.message.ids import format_message_id
+from miniqueue.core.message.lanes import FIRST_OTHER_LANE
 from miniqueue.core.options import read
 from miniqueue.wire.resp_replies import Value
 
@@ -13,9 +14,14 @@ def shown_group(figures: GroupFigures) -> Mapping[Value, Value]:
 
     `position` contains the id of the first unsettled message of each partition. Partitions are named as in ids.
     """
-    position = [format_message_id(*number_and_seq).decode() for number_and_seq in sorted(figures.position.items())]
+    numbers = sorted(figures.position)
+    names = [*map(str, numbers)]  # there may be thousands, and usually without lanes of other priorities
+    position = [*map("%d-%d".__mod__, sorted(figures.position.items()))]
+    if numbers and numbers[-1] >= FIRST_OTHER_LANE:
+        names = [*map(partition_word, numbers)]
+        position = [format_message_id(number, figures.position[number]).decode() for number in numbers]
     members: dict[Value, Value] = dict(figures._asdict().items())
-    lags: dict[Value, Value] = {partition_word(number): lag for number, lag in sorted(figures.lags.items())}
+    lags: dict[Value, Value] = dict(zip(names, map(figures.lags.__getitem__, numbers), strict=True))
     return members | {
         "name": figures.name.decode(),
         "position": position,
