@@ -126,7 +126,7 @@ class _Lines:
     def __init__(self, shard_of: Callable[[bytes], int], spread_of: Callable[[bytes], int]) -> None:
         self._shard_of = shard_of
         self._spread_of = spread_of
-        self._first_topics: dict[int, bytes] = {}  # by shard
+        self._first_topics: dict[int, bytes] = {}  # the first of each shard
         self._lines: list[bytes] = []
         self._is_changed = False
         self._free: dict[int, tuple[str, dict[str, Any]]] = {}  # the acts for any part, by line

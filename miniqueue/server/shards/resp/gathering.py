@@ -21,7 +21,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
-from miniqueue.server.shards.resp.acts import JOIN, on_tasks
+from miniqueue.server.shards.resp.parts.acts import JOIN, on_tasks
 from miniqueue.server.views.outbox import OUTBOX_FIELDS, fields_of_all
 from miniqueue.server.views.usage import limit_of_all
 from miniqueue.wire import resp_replies as replies

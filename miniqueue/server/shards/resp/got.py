@@ -12,7 +12,7 @@ from miniqueue.core.message.parts import part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.shards.resp.gathering import Ask
-from miniqueue.server.shards.resp.parting import SETTLES, names_receipts, turn, without_parts
+from miniqueue.server.shards.resp.parts.parting import SETTLES, names_receipts, turn, without_parts
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import OK
 

@@ -27,7 +27,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
-from miniqueue.server.shards.resp.parting import joined
+from miniqueue.server.shards.resp.parts.parting import joined
 from miniqueue.server.shards.resp.receiving import lasting
 from miniqueue.server.shards.resp.waiting import Waits
 from miniqueue.wire.receive_replies import resp_messages

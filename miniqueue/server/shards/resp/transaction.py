@@ -21,7 +21,7 @@ from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.commands.transaction import QUEUED, Transaction
-from miniqueue.server.shards.resp import batches, parting
+from miniqueue.server.shards.resp.parts import batches, parting
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import OK
@@ -140,19 +140,19 @@ class DoorTransaction(Transaction):
         """
         before = self._place
         try:
-            place = self._place_of(command, None if before is None else before.shard)
-            if place is not None and before is not None and place.shard != before.shard:
-                if place.topic == before.topic:
-                    raise SpreadTopicError(place.topic, "a transaction")
-                raise CrossShardError(before.topic, place.topic)
+            own = self._place_of(command, None if before is None else before.shard)
+            if own is not None and before is not None and own.shard != before.shard:
+                if own.topic == before.topic:
+                    raise SpreadTopicError(own.topic, "a transaction")
+                raise CrossShardError(before.topic, own.topic)
         except MiniqueueError:
             self.is_aborted = True
             raise
-        if place is None:
+        if own is None:
             return command
-        self._place = before or place
-        assert isinstance(place.command, list)  # it stays one
-        return place.command
+        self._place = before or own
+        assert isinstance(own.command, list)  # it stays one
+        return own.command
 
 
 def reply_to_exec(data: bytes, command_count: int) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from miniqueue.broker.runtime.accounts import Memory, Purpose
 from miniqueue.server.resp.replies import ReplyQueue
 from miniqueue.server.shards.links.growth import Growth
-from miniqueue.server.shards.resp.stream import SpreadStream
+from miniqueue.server.shards.resp.parts.stream import SpreadStream
 from miniqueue.wire.resp_replies import array, bulk
 from tests.fakes import FakeTransport
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.shards.resp.merging import map_of, parsed
-from miniqueue.server.shards.resp.pages import AskPart
-from miniqueue.server.shards.resp.words import flag_of, option_of, with_option
+from miniqueue.server.shards.resp.parts.merging import map_of, parsed
+from miniqueue.server.shards.resp.parts.pages import AskPart
+from miniqueue.server.shards.resp.parts.words import flag_of, option_of, with_option
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import Value, bulk, encode, integer
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from miniqueue.core.message.parts import part_of_id
 from miniqueue.core.options.start import FromMessage, FromMessages, parse_start
-from miniqueue.server.shards.resp.merging import figures, last, map_of, merged, parsed
-from miniqueue.server.shards.resp.pages import AskPart
-from miniqueue.server.shards.resp.words import option_of, with_option
+from miniqueue.server.shards.resp.parts.merging import figures, last, map_of, merged, parsed
+from miniqueue.server.shards.resp.parts.pages import AskPart
+from miniqueue.server.shards.resp.parts.words import option_of, with_option
 from miniqueue.wire.resp_parser import Command
 
 #: Where the options of GROUP CREATE begin, and where the start of GROUP SEEK is.

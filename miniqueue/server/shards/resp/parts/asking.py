@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from miniqueue.errors.requests import SpreadTopicError
-from miniqueue.server.shards.resp import acts, merging, pages, starts
-from miniqueue.server.shards.resp.merging import Merge, merged
-from miniqueue.server.shards.resp.pages import AskPart
-from miniqueue.server.shards.resp.parting import topic_at
-from miniqueue.server.shards.resp.words import option_of
+from miniqueue.server.shards.resp.parts import acts, merging, pages, starts
+from miniqueue.server.shards.resp.parts.merging import Merge, merged
+from miniqueue.server.shards.resp.parts.pages import AskPart
+from miniqueue.server.shards.resp.parts.parting import topic_at
+from miniqueue.server.shards.resp.parts.words import option_of
 from miniqueue.wire.resp_parser import Command
 
 #: Asks the parts, and returns the reply of the whole topic; raises MiniqueueError.

@@ -14,8 +14,8 @@ from miniqueue.broker.inspect.peeked import parse_count
 from miniqueue.broker.inspect.positions import DEFAULT_SCAN, parse_scan
 from miniqueue.broker.leases.listing import MAX_COUNT
 from miniqueue.core.message.parts import PART_BITS, part_of_id
-from miniqueue.server.shards.resp.merging import joined, map_of, parsed
-from miniqueue.server.shards.resp.words import option_of, with_option, without_option
+from miniqueue.server.shards.resp.parts.merging import joined, map_of, parsed
+from miniqueue.server.shards.resp.parts.words import option_of, with_option, without_option
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import Value, encode
 

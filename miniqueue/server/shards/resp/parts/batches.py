@@ -26,7 +26,7 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
-from miniqueue.server.shards.resp.parting import Choose, without_parts
+from miniqueue.server.shards.resp.parts.parting import Choose, without_parts
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import bulk, integer, joined_array
 

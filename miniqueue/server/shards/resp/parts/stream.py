@@ -30,7 +30,7 @@ from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.window import Window, shares
-from miniqueue.server.shards.resp.parting import without_parts
+from miniqueue.server.shards.resp.parts.parting import without_parts
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_replies import OK

@@ -1,0 +1,216 @@
+"""Spread topics for one connection: what concerns one is carried out by its parts.
+
+    a message with a key, a receipt, an id, a partition ─▶ the part that it names ─▶ here, or passed on to its owner
+    messages without a key ─▶ one part for all of a pipeline
+    others ─▶ all parts are asked; their replies become one (`parts`)
+    settings ─▶ the home shard, which brings them to all others
+
+A part in this shard is a topic like any other: what concerns it takes no detour.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from miniqueue.core.message.parts import part_name
+from miniqueue.core.options.batch import BatchOptions
+from miniqueue.errors import MiniqueueError, PayloadTooLargeError
+from miniqueue.server.resp.commands import table
+from miniqueue.server.resp.commands.receive import settle_by_receipt
+from miniqueue.server.resp.replies import LateReply
+from miniqueue.server.resp.router import RoutedClient
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.spreading import order
+from miniqueue.server.shards.resp.got import Got
+from miniqueue.server.shards.resp.owners import Owners, charged_to
+from miniqueue.server.shards.resp.parts import asking, batches, parting, setting
+from miniqueue.server.shards.resp.parts.stream import SpreadStream
+from miniqueue.server.shards.resp.receiver import Receiver
+from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_reader import Run
+from miniqueue.wire.resp_replies import error
+
+
+class SpreadTopics:
+    """The spread topics, as one connection uses them.
+
+    Args:
+      client: the connection.
+      peers: the shards.
+      owners: the links of the connection to them.
+      receiver: carries out RECEIVE.
+    """
+
+    def __init__(self, client: RoutedClient, peers: Peers, owners: Owners, receiver: Receiver) -> None:
+        self._client = client
+        self._peers = peers
+        self._owners = owners
+        self._receiver = receiver
+        self._chosen: dict[bytes, int] = {}  # the parts of messages without keys, until the next iteration
+        self._stream: SpreadStream | None = None
+        self._got = Got(client, peers.placing, owners.ask)
+
+    def pause(self) -> None:
+        """Read no deliveries until `resume`."""
+        if self._stream is not None:
+            self._stream.pause()
+
+    def resume(self) -> None:
+        """Read deliveries again."""
+        if self._stream is not None:
+            self._stream.resume()
+
+    def leave(self) -> None:
+        """End the stream, and forget what the connection holds: the parts return it."""
+        self._got.clear()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def carry_out(self, topic: bytes, part_count: int, command: Command | Run) -> bool:
+        """Carry out a command that the client may give; return False to do it here, on the whole.
+
+        `part_count` is 0 if the command creates the topic. Raises MiniqueueError.
+        """
+        if isinstance(command, Run):
+            self._carry_out_in_part(topic, self._choose(topic, part_count, len(command.lasts)), command)
+            return True
+        word, subcommand, choose = command[0].upper(), command[1].upper(), partial(self._choose, topic, part_count)
+        if word == b"TOPIC" and subcommand == b"GET" and topic in self._client.broker.spread_topics:
+            return False
+        if setting.sets(command):
+            self._owners.when_written(partial(self._set, topic, part_count, command))
+        elif word in (b"SUBSCRIBE", b"SUB"):
+            self._subscribe(topic, part_count, command)
+        elif word == b"RECEIVE":
+            self._receiver.receive(topic, part_count, command)
+        elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
+            self._publish_batch(topic, part_count, command)
+        elif self._got.is_about(command):
+            self._owners.when_written(partial(self._got.carry_out, part_count, command))
+        elif (number := parting.part_of(command, part_count, choose)) is not None:
+            self._carry_out_in_part(topic, number, command)
+        elif word in parting.SETTLES:
+            settles = parting.cut(command, part_count)
+            self._owners.when_written(partial(self._settle_parts, topic, command, settles))
+        else:
+            work = asking.work_of(command, part_count, self._client.session.protocol)
+            self._owners.when_written(partial(self._ask_parts, topic, work))
+        return True
+
+    # --- one part ---------------------------------------------------------------------------------------------
+
+    def _choose(self, topic: bytes, part_count: int, message_count: int) -> int:
+        """Return the part of messages without a key: those of one pipeline are in one, so that they are one batch."""
+        if not self._chosen:
+            asyncio.get_running_loop().call_soon(self._chosen.clear)
+        number = self._chosen.get(topic)
+        if number is None:
+            number = self._chosen[topic] = self._peers.part_choice.choose(topic, part_count, message_count)
+        else:
+            self._peers.part_choice.add(topic, number, message_count)
+        return number
+
+    def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
+        """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""
+        part, shard = part_name(topic, number), self._peers.placing.shard_of_part(topic, number)
+        is_here = shard == self._peers.placing.number
+        if isinstance(command, Run):
+            if is_here:
+                self._client.command_count += len(command.lasts) - 1
+                self._client.publish(part, command.lasts)
+            else:
+                self._owners.forward(shard, Run([command.head[0], part], command.lasts))
+            return
+        own = parting.renamed(command, part)
+        if not is_here:
+            self._owners.forward(shard, own)
+        elif reply := table.execute(self._client, own):
+            self._client.reply(reply)
+
+    # --- several parts ----------------------------------------------------------------------------------------
+
+    def _publish_batch(self, topic: bytes, part_count: int, command: Command) -> None:
+        """Publish a batch whose messages can have keys, in the parts of these; raises MiniqueueError."""
+        shares = batches.cut(command, part_count, partial(self._choose, topic, part_count), self._check_batch)
+        if len(shares) == 1:
+            self._carry_out_in_part(topic, shares[0].number, command)
+            return
+        client, parts = self._client, [part_name(topic, share.number) for share in shares]
+        own, shards = self._peers.placing.number, list(map(self._peers.placing.shard_of, parts))
+        for shard in {*shards} - {own}:
+            self._owners.link(shard)  # before any part is published
+        commands = [[command[0], part, *share.words] for part, share in zip(parts, shares, strict=True)]
+        whole = client.await_reply(sum(map(len, command)))
+        joining = batches.Joining(command[0].upper(), shares, lambda reply: client.give_out([whole], [reply]))
+        here: list[Command] = []
+        here_late: list[LateReply] = []
+        for shard, words, late in zip(shards, commands, joining.replies(), strict=True):
+            if shard == own:
+                here.append(words)
+                here_late.append(late)
+            else:
+                self._owners.gather(shard, words, late)
+        if here:
+            client.when_room(partial(batches.publish_here, client, here, here_late))
+
+    def _check_batch(self, payloads: Sequence[bytes], options: BatchOptions) -> None:
+        """Raise PayloadTooLargeError or RequestError if any part would refuse its messages, so that none is added."""
+        broker = self._client.broker
+        if (longest_bytes := max(map(len, payloads))) > broker.max_message_bytes:
+            raise PayloadTooLargeError(longest_bytes, broker.max_message_bytes)
+        if options.others:
+            options.attributes(broker.clock.now_ms())
+
+    async def _ask_parts(self, topic: bytes, work: asking.Work) -> bytes:
+        """Return the reply of the whole topic; what its parts reply is charged meanwhile. Raises MiniqueueError."""
+        with charged_to(self._client.account) as charge:
+
+            async def ask(number: int, command: Command) -> bytes:
+                part = part_name(topic, number)
+                own = command if command[0] == b"TASK" else parting.renamed(command, part)
+                return charge(await self._owners.ask(self._peers.placing.shard_of(part), own))
+
+            return await work(ask)
+
+    async def _settle_parts(self, topic: bytes, command: Command, settles: Sequence[parting.Settles]) -> bytes:
+        """Return the reply to a settle with receipts of several parts; raises MiniqueueError."""
+        answers = await asyncio.gather(
+            *(self._settle_part(part_name(topic, number), [command[0], *words]) for number, _, words in settles)
+        )
+        return parting.settled(settles, answers)
+
+    async def _settle_part(self, part: bytes, command: Command) -> bytes:
+        """Return the reply to a settle in a part; raises MiniqueueError if its shard does not answer."""
+        shard, own = self._peers.placing.shard_of(part), [command[0], part, *command[1:]]
+        if shard != self._peers.placing.number:
+            return await self._owners.ask(shard, own)
+        try:
+            return await settle_by_receipt(self._client, own)
+        except MiniqueueError as exc:
+            return error(exc.code, str(exc))
+
+    # --- the whole --------------------------------------------------------------------------------------------
+
+    async def _set(self, topic: bytes, part_count: int, command: Command) -> bytes:
+        """Create, change, pause, or delete a spread topic: first in its home shard, then everywhere."""
+        await self._owners.until_answered()  # orders take other links
+        shard = self._peers.placing.shard_of(topic)
+        home = setting.Home(partial(self._owners.ask, shard), partial(order, self._peers, shard))
+        if topic in self._client.broker.spread_topics or not part_count:
+            return await setting.set_topic(home, topic, command)
+
+        async def look(command: Command) -> bytes:
+            return await self._ask_parts(topic, asking.work_of(command, part_count, 2))
+
+        return await setting.set_letters(home, look, topic, part_count, command)
+
+    def _subscribe(self, topic: bytes, part_count: int, command: Command) -> None:
+        """Make the connection the stream of a spread topic; raises MiniqueueError."""
+        self._client.check_client()
+        shards = [self._peers.placing.shard_of(part_name(topic, number)) for number in range(part_count)]
+        for shard in shards:
+            self._peers.check(shard)
+        self._owners.send_gathered()
+        self._stream = SpreadStream(self._client, command, part_count, self._peers.growth)
+        self._stream.begin([self._owners.open(shard) for shard in shards])
