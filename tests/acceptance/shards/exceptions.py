@@ -3,10 +3,17 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+_ONE_PROCESS = (
+    "about files, ports, or signals of one process, or its store; tests/acceptance/shards has the like"
+)
+_OF_ONE_PROCESS = (
+    *("backup", "binary", "certificate_reload", "file_modes", "follow", "monitor_host", "own_tree", "password"),
+    *("refused_starts", "service", "signals", "systemd", "taken_ports", "volumes"),
+)
 #: By the path of a folder or a file below tests/acceptance.
 EXCEPTIONS: Mapping[str, str] = MappingProxyType(
     {
-        "lifecycle": "about one process, one store, and one port for its backup; tests/acceptance/shards has the like",
+        **{f"lifecycle/test_{name}.py": _ONE_PROCESS for name in _OF_ONE_PROCESS},
         "documents/test_readme.py": "shows one process, in a shell whose environment must have no settings of tests",
         "shards": "starts brokers with shards itself",
     }
