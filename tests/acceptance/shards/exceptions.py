@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-_ONE_PROCESS = (
-    "about files, ports, or signals of one process, or its store; tests/acceptance/shards has the like"
-)
+_ONE_PROCESS = "about files, ports, or signals of one process, or its store; tests/acceptance/shards has the like"
 _OF_ONE_PROCESS = (
     *("backup", "binary", "certificate_reload", "file_modes", "follow", "monitor_host", "own_tree", "password"),
     *("refused_starts", "service", "signals", "systemd", "taken_ports", "volumes"),
