@@ -24,8 +24,10 @@ from miniqueue.errors import MiniqueueError
 
 #: What it costs to look whether a stream has messages to return, as in `broker.runtime.parts`.
 LOOK_COST: Final = 1
-#: Maximum number of deadlines of settled messages that are not worth removing: a sweep of so few saves nothing.
+#: Maximum number of deadlines of settled messages that are not worth removing.
 _FEW = 16
+#: How many deadlines are looked at for each new one: more than one, so that those that are forgotten catch up.
+_LOOKS = 4
 
 
 class TimedHolding(Holding):
@@ -36,36 +38,45 @@ class TimedHolding(Holding):
       lease_seconds: the time from a delivery to its deadline.
     """
 
-    __slots__ = ("_clock", "_deadlines", "_ends", "_lease_seconds")
+    __slots__ = ("_clock", "_deadlines", "_end_of_removed", "_ends", "_lease_seconds", "_looked_at")
 
     def __init__(self, clock: Clock, lease_seconds: float) -> None:
         super().__init__()
         self._clock = clock
         self._lease_seconds = lease_seconds
-        self._deadlines: deque[tuple[float, range]] = deque()  # the receipts of each deadline; some may be settled
-        self._ends: dict[int, float] = {}  # the deadlines by first receipt; some may be settled
+        # The receipts of each deadline, earliest first, some of which may be settled: `_looked_at` comes first.
+        self._looked_at: deque[tuple[float, range]] = deque()
+        self._deadlines: deque[tuple[float, range]] = deque()
+        self._ends: dict[int, float] = {}  # the deadlines of what is held, by first receipt
+        self._end_of_removed = 0.0
 
     def add(self, cursor: GroupCursor, lease: Lease) -> None:
         """Add a lease, which begins now."""
         super().add(cursor, lease)
         deadline = self._ends[lease.receipt] = self._clock.monotonic() + self._lease_seconds
         self._deadlines.append((deadline, range(lease.receipt, lease.receipt + lease.count)))
-        if max(len(self._deadlines), len(self._ends)) > 2 * self.count + _FEW:
-            self._deadlines = deque(entry for entry in self._deadlines if self.has_any(entry[1]))
-            self._ends = {lease.receipt: self._ends[lease.receipt] for _, lease in self.leases()}
+        if len(self._looked_at) + len(self._deadlines) > 2 * self.count + _FEW:
+            self._forget_settled()
 
     def deadline_of(self, lease: Lease) -> float | None:
         """Return when a lease ends; None if it is not held."""
         return self._ends[lease.receipt] if self.holds(lease) else None
 
     def add_part(self, cursor: GroupCursor, part: Lease, whole: Lease) -> None:
-        """Add a part of a lease, which ends when the whole would have ended."""
+        """Add a part of a lease that has just been removed: it ends when the whole would have ended."""
         super().add_part(cursor, part, whole)
-        self._ends[part.receipt] = self._ends[whole.receipt]
+        self._ends[part.receipt] = self._end_of_removed
+
+    def take_only(self) -> CursorLease:
+        """Remove the first lease, and return it; raises NothingOutstandingError if there is none."""
+        held = super().take_only()
+        self._ends.pop(held[1].receipt, None)
+        return held
 
     def has_late(self, now: float) -> bool:
         """Whether a deadline has passed, of messages that may have been settled."""
-        return bool(self._deadlines) and self._deadlines[0][0] <= now
+        deadlines = self._looked_at or self._deadlines
+        return bool(deadlines) and deadlines[0][0] <= now
 
     def take_late(self, now: float, max_count: int) -> list[CursorLease]:
         """Remove at most `max_count` messages whose deadlines have passed, in the order of their delivery.
@@ -73,14 +84,29 @@ class TimedHolding(Holding):
         Returns their leases, the last of which may be cut.
         """
         late: list[CursorLease] = []
-        deadlines, room = self._deadlines, max_count
-        while deadlines and deadlines[0][0] <= now and room > 0:
+        room = max_count
+        while self.has_late(now) and room > 0:
+            deadlines = self._looked_at or self._deadlines
             deadline, receipts = deadlines.popleft()
             late += self.take(receipts[:room])
             if len(receipts) > room:
                 deadlines.appendleft((deadline, receipts[room:]))
             room -= min(room, len(receipts))
         return late
+
+    def _remove(self, index: int) -> CursorLease:
+        held = super()._remove(index)
+        self._end_of_removed = self._ends.pop(held[1].receipt)
+        return held
+
+    def _forget_settled(self) -> None:
+        """Forget some deadlines of which all messages are settled: a few at a time, as there may be thousands."""
+        for _ in range(min(_LOOKS, len(self._deadlines))):
+            entry = self._deadlines.popleft()
+            if self.has_any(entry[1]):
+                self._looked_at.append(entry)
+        if not self._deadlines:
+            self._deadlines, self._looked_at = self._looked_at, self._deadlines
 
 
 class StreamLeases:

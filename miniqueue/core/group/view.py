@@ -50,9 +50,9 @@ def position(cursor: GroupCursor) -> int:
 
 def positions(cursors: Sequence[GroupCursor]) -> dict[int, int]:
     """Return the position of each of many cursors, by partition; runs no line of Python for one that is not at work."""
-    found = dict(zip(map(_partition, cursors), map(_read_seq, cursors), strict=True))
+    read_seqs = dict(zip(map(_partition, cursors), map(_read_seq, cursors), strict=True))
     partly_read = compress(cursors, map(any, map(_partly_read, cursors)))
-    return found | {cursor.partition: position(cursor) for cursor in partly_read}
+    return read_seqs | {cursor.partition: position(cursor) for cursor in partly_read}
 
 
 def ready_seq(cursor: GroupCursor) -> int:

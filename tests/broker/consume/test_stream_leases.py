@@ -1,15 +1,18 @@
 """Streams with a lease time: what is not settled in time returns to the front, and the stream continues."""
 
-from itertools import chain, product
+from itertools import chain, count, product
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from miniqueue.broker.consume import stream_leases
 from miniqueue.broker.consume.dispatcher import MAX_RETURNED
+from miniqueue.broker.consume.stream_leases import TimedHolding
 from miniqueue.core.options.consume import StreamOptions
 from miniqueue.errors import NothingOutstandingError, UnknownReceiptError
 from tests.broker.support import World
-from tests.fakes import settle_down
+from tests.fakes import ManualClock, settle_down
 
 T = b"jobs"
 
@@ -187,3 +190,28 @@ async def test_an_unreadable_topic_ends_no_tick(world):
     await pass_seconds(world, 10)
     assert stream.errors == [topic.fault]
     topic.fault = None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_settled_exactly_what_is_held_too_long_is_late(seed):
+    random, clock, receipts = Random(seed), ManualClock(), count(1)
+    holding, deadlines = TimedHolding(clock, 10), dict[int, float]()
+    for _ in range(3000):
+        if random.random() < 0.6:
+            receipt = next(receipts)
+            holding.add(None, SimpleNamespace(receipt=receipt, count=1, held_bytes=1))
+            deadlines[receipt] = clock.monotonic() + 10
+        elif deadlines and random.random() < 0.9:
+            settled = random.sample([*deadlines], min(len(deadlines), random.choice([1, 2, 50])))
+            assert [lease.receipt for _, lease in holding.take(sorted(settled))] == sorted(settled)
+            deadlines = {receipt: at for receipt, at in deadlines.items() if receipt not in settled}
+        else:
+            clock.advance(random.random() * 5)
+            due = [receipt for receipt, at in deadlines.items() if at <= clock.monotonic()]
+            late = list[int]()
+            while holding.has_late(clock.monotonic()):
+                late += [lease.receipt for _, lease in holding.take_late(clock.monotonic(), 20)]
+            assert late == due
+            deadlines = {receipt: at for receipt, at in deadlines.items() if receipt not in due}
+        assert holding.count == len(deadlines)
+    assert [holding.deadline_of(lease) for _, lease in holding.leases()] == [*deadlines.values()]
