@@ -8,7 +8,7 @@ from tests.model.soak import check
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("machine", "runs"), [(BrokerMachine, 300), (WaitingMachine, 75), (ProtocolMachine, 75), (LevelDBMachine, 10)]
+    ("machine", "runs"), [(BrokerMachine, 200), (WaitingMachine, 75), (ProtocolMachine, 75), (LevelDBMachine, 10)]
 )
 def test_all_that_is_seen_is_what_the_model_says(machine, runs):
     outcome = check(machine, runs, is_repeatable=True)

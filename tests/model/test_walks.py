@@ -7,7 +7,7 @@ from tests.model.planted.in_logs import IN_LOGS
 from tests.model.planted.in_walks import PLANTS
 from tests.model.walk import walks
 
-WALKS = 150
+WALKS = 100
 #: A planted bug is found within so many walks; most are with the first few.
 WALKS_TO_FIND = 40
 

@@ -21,11 +21,11 @@ from tests.durability.crash.unsynced import Mode
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(600), needs("gcc")]
 
-CRASHES = 12
+CRASHES = 8
 SEED = 20_260
 LOAD_SECONDS = 0.24
-CRASHES_BETWEEN_CHECKS = 6
-CRASHES_PER_LIFE = 8
+CRASHES_BETWEEN_CHECKS = 4
+CRASHES_PER_LIFE = 5
 #: What has been done beside the crashes at the least: published, by players, topics deleted, questions answered,
 #: settled with SYNC.
 WORK = {
