@@ -49,6 +49,7 @@ from miniqueue.errors.requests import (
     NoMembersError,
     NoReplyError,
     NoRequestError,
+    RefusedPartError,
     RequesterGoneError,
     SchemaError,
     TopicExistsError,
@@ -252,6 +253,8 @@ def status_of(error: MiniqueueError) -> HTTPStatus:
     """Return the HTTP status of an error."""
     if isinstance(error, AnsweredError):
         return error.status
+    if isinstance(error, RefusedPartError):
+        return status_of_code(error.code)
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 

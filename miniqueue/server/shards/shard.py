@@ -45,7 +45,7 @@ from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.scheduling import ORDERS, STEPS, Home, Steps
-from miniqueue.server.shards.links.spreading import Spreading, order
+from miniqueue.server.shards.links.spreading import Spreading, order, use_group
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
 from miniqueue.server.shards.resp.linked import LinkedConnection
@@ -189,7 +189,7 @@ class Shard:
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
-        receiving = Receiving(owners, app, broker.spread_of)
+        receiving = Receiving(owners, app, broker.spread_of, partial(use_group, broker, self.peers))
         parts = Parts(owners, app, self.peers.part_choice, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),

@@ -13,7 +13,7 @@ A spread topic stands for its parts. So its messages are received in the same wa
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
@@ -35,6 +35,8 @@ from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first
 
 #: How long one shard waits for messages with `autoack`, before the next one does.
 SLICE_SECONDS: Final = 0.1
+#: Creates a group in all parts of a spread topic, if it is used now for the first time; raises MiniqueueError.
+UseGroup = Callable[[bytes, bytes], Awaitable[None]]
 _OPTIONS: Final = ("group", "member", "count", "wait", "lease", "autoack")
 _LISTS: Final = ("topic", "pattern")
 
@@ -46,12 +48,17 @@ class Receiving:
       owners: the owners of all shards.
       app: the application of this process.
       spread_of: returns over how many parts a topic is spread, 0 for others.
+      use_group: creates a group in all parts of a spread topic, if it is used now for the first time.
+
+    Attributes:
+      use_group: the same.
     """
 
-    def __init__(self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int]) -> None:
+    def __init__(self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int], use_group: UseGroup) -> None:
         self._owners = owners
         self._app = app
         self._spread_of = spread_of
+        self.use_group = use_group
         self._turns = count()
 
     @property
@@ -67,6 +74,8 @@ class Receiving:
             if SEPARATOR in name:  # no client can name a part
                 raise InvalidTopicError
             check_permitted(scope.get("user"), Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
+        for name in filter(self._spread_of, choice.names):
+            await self.use_group(name, options.group)
         names = [part for name in choice.names for part in self._parts_of(name) or [name]]
         queries = self._queries(query, lists["pattern"], names)
         own = self._owners.placing.number
@@ -88,6 +97,7 @@ class Receiving:
         query = query_of(scope, _OPTIONS)
         options, queries = parse_receive_options(query), self._queries(query, [], self._parts_of(topic))
         of_all = {**scope, "path": "/receive", "raw_path": b"/receive"}
+        await self.use_group(topic, options.group)
         with self._owners.gathering(scope) as gathering:
             request = _Request(self._owners, of_all, queries, options, gathering)
             answer = await unless_gone(receive, request.run())

@@ -28,7 +28,7 @@ from miniqueue.core.message.parts import parse_part, part_name
 from miniqueue.core.settings.placing import origin_of
 from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
-from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError
+from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError, UnknownTopicError
 from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
@@ -63,8 +63,10 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     """Create a group in all parts of a spread topic as its first use does; raises MiniqueueError.
 
     The group must not lose what others settle in a part from which it has got nothing yet. If the parts of this shard
-    have it, so have the others: it was created in them first.
+    have it, so have the others: it was created in them first. The default group begins with each part.
     """
+    if group == DEFAULT_GROUP_NAME:
+        return
     own = broker.parts_here(name)
     if own and all(group in broker.groups.names(part) for part in own):
         return
@@ -109,7 +111,8 @@ class Spreading:
                             await self._broker.groups.create(part, group)
                 case [b"USE", name, group]:
                     for part in self._broker.parts_here(name):
-                        await self._broker.groups.use(part, group)
+                        with suppress(UnknownTopicError):  # a part of dead letters, which begins with the first of them
+                            await self._broker.groups.use(part, group)
                 case _:
                     raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:

@@ -14,7 +14,6 @@ from typing import Any
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
-from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import InvalidTopicError, MiniqueueError
@@ -114,9 +113,8 @@ class Receiver:
 
     async def _use_group(self, topic: bytes, options: ReceiveOptions) -> None:
         """Create a group in all parts of a topic, if it is used now for the first time; raises MiniqueueError."""
-        if options.group != DEFAULT_GROUP_NAME:
-            check_permitted(self._client.user, Right.CONSUME, topic, "RECEIVE")
-            await use_group(self._client.broker, self._peers, topic, options.group)
+        check_permitted(self._client.user, Right.CONSUME, topic, "the 'receive' command")
+        await use_group(self._client.broker, self._peers, topic, options.group)
 
     # --- several topics ---------------------------------------------------------------------------------------
 

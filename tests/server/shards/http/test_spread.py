@@ -227,6 +227,23 @@ async def test_a_pattern_stands_for_spread_topics(fleet):
     assert [line["topic"] for line in fitting.lines] == [TOPIC]
 
 
+@pytest.mark.parametrize("path", [f"/topics/{TOPIC}/receive?", f"/receive?topic={TOPIC}&"])
+async def test_a_group_is_created_in_all_parts_by_its_first_use(fleet, path):
+    for key in KEYS:
+        await fleet.ask("POST", f"/publish/{TOPIC}?key={key}", key.encode())
+    received = (await fleet.ask("POST", f"{path}group=audit&count=1&autoack=true")).lines
+    assert len(await receive(fleet, "count=100&autoack=true")) == len(KEYS)  # the other group loses nothing of it
+    while more := await receive(fleet, "group=audit&count=100"):
+        received += more
+    assert sorted(payloads(received)) == sorted(key.encode() for key in KEYS)
+
+    await fleet.ask("PATCH", f"/topics/{TOPIC}", b'{"auto_create_groups":false}')
+    refused = await fleet.ask("POST", f"{path}group=other")
+    assert (refused.status, refused.code) == (404, "NOGROUP")
+    letters = await fleet.ask("POST", f"{path.replace(TOPIC, TOPIC + '.dlq')}group=other")
+    assert (letters.status, letters.lines) == (200, [])  # it does not exist yet
+
+
 async def test_members_share_the_partitions_of_all_parts(fleet):
     for member in "ab":
         assert await receive(fleet, f"member={member}") == []

@@ -185,6 +185,17 @@ async def test_a_stream_answers_requests(fleet):
     assert (await asking).body == b"yes"
 
 
+async def test_a_stream_creates_its_group_in_all_parts_before_it_begins(fleet):
+    payloads = await publish(fleet, 2 * PARTS)
+    stream = Stream(fleet, "prefetch=100&group=audit", door=2)
+    await stream.client.wait_for(1)
+    await fleet.ask("POST", f"/topics/{TOPIC}/receive?count=100&autoack=true")
+    stream.say("INIT")
+    assert sorted(payloads_of(await stream.hear(2 * PARTS))) == sorted(payloads)
+    stream.client.leave()
+    await stream.running
+
+
 async def test_a_stream_that_is_refused_gets_the_error(fleet):
     refused = await fleet.ask("POST", f"/subscribe/{TOPIC}?member=")
     assert (refused.status, refused.code) == (400, "BADMEMBER")

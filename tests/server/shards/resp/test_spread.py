@@ -199,6 +199,10 @@ async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet, w
     assert len(await receive(client, b"GROUP", b"audit")) == 0
 
 
+async def test_dead_letters_that_do_not_exist_yet_are_received_by_a_group(client):
+    assert await client.ask(b"RECEIVE", TOPIC + b".dlq", b"GROUP", b"audit") == b"*0\r\n"
+
+
 async def test_dead_letters_are_spread_and_return(client):
     assert await client.ask(b"TOPIC", b"SET", TOPIC, b"max_deliveries", b"1") == b"+OK\r\n"
     for number in range(2 * PARTS):

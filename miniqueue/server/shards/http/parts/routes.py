@@ -55,7 +55,7 @@ class SpreadRoutes:
         self._routes: Mapping[tuple[str, str], Answering] = {
             ("POST", "/publish/{topic}"): partial(publish, parts),
             ("POST", "/request/{topic}"): partial(request, parts),
-            ("POST", "/subscribe/{topic}"): partial(subscribe, parts),
+            ("POST", "/subscribe/{topic}"): partial(subscribe, receiving.use_group, parts),
             ("POST", "/topics/{topic}/receive"): partial(_receive, receiving),
             ("POST", "/topics/{topic}/reply"): partial(reply, parts),
             ("POST", "/topics/{topic}/ack"): partial(settle, parts),

@@ -35,6 +35,7 @@ from miniqueue.server.asgi.request import query_of
 from miniqueue.server.shards.http.owners import error_without_parts, together
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.lasting import LastingRequest
+from miniqueue.server.shards.http.receiving import UseGroup
 from miniqueue.server.shards.links.window import Window, shares
 from miniqueue.wire.json_lines import ANSWER_START, CommandDecoder, encode_error
 
@@ -52,13 +53,16 @@ _SETTLES: Final = ("ACK", "NACK", "BACK", "DACK", "REPLY")
 _ENDED: Final = (None, UnknownReceiptError.code, "GONE")
 
 
-async def subscribe(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
+async def subscribe(
+    use_group: UseGroup, parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send
+) -> None:
     """Answer one request until the client, or the end of a part, ends it; raises MiniqueueError before it begins."""
     query = query_of(scope, _OPTIONS)
     options = parse_stream_options(query)
     with parts.owners.gathering(scope) as gathering:
         gathering.add(STREAM_BYTES * topic.part_count)
         parts.check_all(topic)
+        await use_group(topic.name, options.group)
         queries = [
             urlencode({**query, "prefetch": b"%d" % share}).encode()
             for share in shares(options.prefetch or 1, topic.part_count)
