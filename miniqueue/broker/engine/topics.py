@@ -18,7 +18,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR, has_suffix, part_for, part_name, whole_of
+from miniqueue.core.message.parts import SEPARATOR, has_suffix, parse_part, part_for, part_name, whole_of
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -84,16 +84,21 @@ class Topics:
         """Return a name if a topic can be created with it here; raises InvalidTopicError, CrossShardError.
 
         A part of a spread topic is created with its topic, which has `settings`: raises ShardAwayError before that, and
-        after the topic was deleted.
+        after the topic was deleted, even if another one has its name, with fewer parts.
         """
         if not self.placing.has(check_new_topic(name)):
             raise CrossShardError(name)
         if SEPARATOR in name:
             if self.placing.shard_count == 1:
                 raise InvalidTopicError
-            if settings is None and not self.spread_of(whole_of(name)):
+            if settings is None and not self._has_part(name):
                 raise ShardAwayError(f"topic {whole_of(name).decode()} is being created, or was deleted; try again")
         return name
+
+    def _has_part(self, name: bytes) -> bool:
+        """Return whether a spread topic has the part with a name."""
+        part = parse_part(name)
+        return part is not None and part[1] < self.spread_of(part[0])
 
     def spread_of(self, name: bytes) -> int:
         """Return over how many parts a topic is spread; 0 if it is not, or does not exist.

@@ -45,6 +45,24 @@ async def test_a_schedule_without_a_key_is_in_the_part_of_its_name(client):
     assert len(value_of(await client.ask(b"SCHEDULE", b"LIST"))) == 1
 
 
+@pytest.mark.parametrize("parts", [b"", b"4", b"5"])
+async def test_a_schedule_never_creates_a_part_of_a_topic_that_was_deleted(client, fleet, parts):
+    key = next(key for number in range(100) if part_for(key := b"%d" % number, PARTS) == PARTS - 1)
+    assert await client.ask(b"SCHEDULE", b"SET", b"beat", b"EVERY", b"5", b"KEY", key, TOPIC, b"x") == b"+OK\r\n"
+    assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
+    if parts:
+        assert await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", parts) == b"+OK\r\n"
+    before = [member.broker.topics() for member in fleet.members]
+    if parts != b"5":
+        assert (await client.ask(b"SCHEDULE", b"FIRE", b"beat")).startswith(b"-TRYAGAIN")
+    fleet.clock.advance(6)
+    for member in fleet.members:
+        member.broker.tick()
+    await settle_down()
+    assert [member.broker.topics() for member in fleet.members] == before
+    assert await client.ask(b"LEN", TOPIC) == (b":1\r\n" if parts == b"5" else b":0\r\n")
+
+
 async def test_no_client_can_schedule_messages_of_a_part(client):
     part = part_name(TOPIC, 0)
     assert (await client.ask(b"SCHEDULE", b"SET", b"beat", b"EVERY", b"5", part, b"x")).startswith(b"-BADTOPIC")
