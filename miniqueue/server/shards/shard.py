@@ -190,7 +190,7 @@ class Shard:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
         receiving = Receiving(owners, app, broker.spread_of, partial(use_group, broker, self.peers))
-        parts = Parts(owners, app, self.peers.part_choice, broker.max_message_bytes)
+        parts = Parts(owners, app, self.peers, broker.spread_of, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),
             **body_routes(

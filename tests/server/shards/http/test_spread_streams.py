@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from miniqueue.core.message.parts import part_name
-from tests.server.shards.http.fleet import Fleet
+from tests.server.shards.http.fleet import COUNT, Fleet
 from tests.server.shards.http.test_spread import PARTS, TOPIC, spread
 from tests.server.shards.http.tunnels import Client, scope_of, until
 
@@ -220,6 +220,49 @@ async def test_a_stream_ends_with_the_stream_of_a_part(fleet):
     fleet.lose(2)
     refused = await fleet.ask("POST", f"/subscribe/{TOPIC}")
     assert (refused.status, refused.code) == (503, "TRYAGAIN")
+
+
+async def test_a_part_carries_out_what_the_client_has_sent_before_the_end_while_others_end(fleet):
+    for _ in range(20):
+        await fleet.ask("POST", f"/publish/{TOPIC}?key=k", b"x")
+    stream = Stream(fleet, "prefetch=100")
+    stream.say("INIT")
+    receipts = [line["receipt"] for line in await stream.hear(20)]
+    stream.say(*[f"ACK {receipt}" for receipt in 2 * receipts], is_last=True)
+    await stream.running
+    assert stream.client.is_whole
+    assert counted(fleet, "acked_count") == stream.unheard_count == len(receipts)
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", b'{"spread":8}'), ("DELETE", b"")], ids=["grows", "is deleted"])
+@pytest.mark.parametrize("door", range(COUNT))
+async def test_a_stream_ends_when_the_topic_gets_other_parts(fleet, method, body, door):
+    await publish(fleet, PARTS)
+    stream = Stream(fleet, "prefetch=100", door=door)
+    stream.say("INIT")
+    [line, *_] = await stream.hear(PARTS)
+    stream.say(f"ACK {line['receipt']}")
+    assert (await fleet.ask(method, f"/topics/{TOPIC}", body)).status == 200
+    await stream.running
+    assert stream.client.is_whole
+    assert stream.unheard_count == 0
+    assert counted(fleet, "leased_count") == 0
+    if method == "PATCH":
+        again = Stream(fleet, "prefetch=100", door=door)
+        again.say("INIT", is_last=True)
+        assert len(await again.hear(PARTS - 1)) == PARTS - 1
+        await again.running
+
+
+async def test_other_settings_do_not_end_a_stream(fleet):
+    stream = Stream(fleet, "prefetch=100")
+    stream.say("INIT")
+    await stream.client.wait_for(1)
+    assert (await fleet.ask("PATCH", f"/topics/{TOPIC}", b'{"max_messages":99}')).status == 200
+    [payload] = await publish(fleet, 1)
+    assert payloads_of(await stream.hear()) == [payload]
+    stream.client.leave()
+    await stream.running
 
 
 async def test_the_stream_of_a_client_is_not_whole_if_a_shard_is_lost(fleet):

@@ -5,7 +5,7 @@
 The text of an error can contain the name of a part, which clients see as that of the topic.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, together, without_parts
-from miniqueue.server.shards.links.part_choice import PartChoice
+from miniqueue.server.shards.links.peers import Peers
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
 
@@ -46,15 +46,24 @@ class Parts:
     Args:
       owners: the owners of all shards.
       app: the application of this process.
-      choice: chooses parts for messages without keys.
+      peers: choose parts for messages without keys, and report changes of parts.
+      spread_of: returns over how many parts a topic is spread, 0 for others.
       max_message_bytes: maximum size of a payload.
+
+    Attributes:
+      owners, spread_of, max_message_bytes: the same.
+      growth: reports changes of the parts of spread topics.
     """
 
-    def __init__(self, owners: Owners, app: ASGIApp, choice: PartChoice, max_message_bytes: int) -> None:
+    def __init__(
+        self, owners: Owners, app: ASGIApp, peers: Peers, spread_of: Callable[[bytes], int], max_message_bytes: int
+    ) -> None:
         self.owners = owners
+        self.spread_of = spread_of
+        self.growth = peers.growth
         self.max_message_bytes = max_message_bytes
         self._app = app
-        self._choice = choice
+        self._choice = peers.part_choice
 
     def choose(self, topic: Spread, message_count: int) -> int:
         """Return the number of the part of messages without a key, which come together."""

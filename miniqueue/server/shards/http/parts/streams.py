@@ -7,7 +7,8 @@
 Without a prefetch, the client names no receipts: it has one message, and this module knows its receipt. A command waits
 then until the one before it is answered.
 
-If the stream of a part ends, so does that of the client: the others return what they hold.
+If the stream of a part ends, so does that of the client: the others return what they hold. So it does if the topic
+gets other parts, or is deleted, once the parts have answered what the client has sent: it subscribes again.
 """
 
 import asyncio
@@ -67,7 +68,14 @@ async def subscribe(
             urlencode({**query, "prefetch": b"%d" % share}).encode()
             for share in shares(options.prefetch or 1, topic.part_count)
         ]
-        await _Stream(parts, topic, scope, queries, options).run(receive, send)
+        stream = _Stream(parts, topic, scope, queries, options)
+        parts.growth.add(topic.name, stream.end)
+        try:
+            if parts.spread_of(topic.name) != topic.part_count:
+                stream.end()
+            await stream.run(receive, send)
+        finally:
+            parts.growth.remove(topic.name, stream.end)
 
 
 class _Command:
@@ -127,13 +135,14 @@ class _Stream:
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._has_news, self._has_room, self._is_over = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._has_begun = self._is_whole = False
+        self._has_begun = self._is_whole = self._is_ending = False
         self._parts = [
             _PartStream(
                 LastingRequest(partial(parts.pass_on, topic, number, {**scope, "query_string": query}), lambda _: None)
             )
             for number, query in enumerate(queries)
         ]
+        self._open_count = len(self._parts)
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Serve the stream until its end; raises MiniqueueError if a part does not begin its own."""
@@ -151,6 +160,12 @@ class _Stream:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, *(part.request.close() for part in self._parts), return_exceptions=True)
+
+    def end(self) -> None:
+        """End the stream when the parts have answered what was sent: the client sends no more, or there are others."""
+        self._is_ending = True
+        for part in self._parts:
+            part.request.end_feed()
 
     # --- to the client ----------------------------------------------------------------------------------------
 
@@ -187,7 +202,7 @@ class _Stream:
     # --- from the parts ---------------------------------------------------------------------------------------
 
     async def _pump(self, number: int) -> None:
-        """Take what a part sends, until its end, which is the end of all."""
+        """Take what a part sends, until its end, which is the end of all, unless all are ending."""
         part, rest = self._parts[number], b""
         while came := await part.request.read():
             *lines, rest = (rest + came).split(b"\n")
@@ -195,7 +210,9 @@ class _Stream:
             while self._unsent_bytes > MAX_UNSENT_BYTES:
                 self._has_room.clear()
                 await self._has_room.wait()
-        self._end(is_whole=part.request.is_whole)
+        self._open_count -= 1
+        if not (self._is_ending and part.request.is_whole and self._open_count):
+            self._end(is_whole=part.request.is_whole)
 
     def _take(self, number: int, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -230,11 +247,15 @@ class _Stream:
         more_body = True
         while more_body and not self._is_over.is_set():
             message = await receive()
+            if self._is_ending:
+                return
             if message["type"] == "http.disconnect":
                 self._end(is_whole=True)
                 return
             more_body = message.get("more_body", False)
             for command in self._decoder.feed(message.get("body", b"")):
+                if self._is_ending:
+                    return
                 await self._execute(command)
                 for part in self._parts:
                     if part.request.is_full:
@@ -242,8 +263,7 @@ class _Stream:
             if self._decoder.error is not None:
                 self._put(encode_error(self._decoder.error))
                 break
-        for part in self._parts:
-            part.request.end_feed()
+        self.end()
 
     async def _execute(self, text: str) -> None:
         """Pass a command on to the parts that it concerns; without receipts, wait until they have answered."""
