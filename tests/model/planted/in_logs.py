@@ -74,9 +74,10 @@ def two_members_read_a_partition(patch: Patch) -> None:
 
 
 def the_first_member_reads_all(patch: Patch) -> None:
-    patch.setattr(
-        membership, "assign", lambda members, numbers, owners: dict.fromkeys(numbers if members else (), *members[:1])
-    )
+    def assign(members: Sequence[Any], numbers: Iterable[int], *_: Any) -> dict[int, Any]:
+        return dict.fromkeys(numbers if members else (), *members[:1])
+
+    patch.setattr(membership, "assign", assign)
 
 
 def what_the_dead_had_comes_last(patch: Patch) -> None:
