@@ -1,6 +1,6 @@
 """Bugs that the walks must find in logs, groups, members, requests and traces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
