@@ -28,6 +28,7 @@ from miniqueue.server.shards.back import Answerer, Back
 from miniqueue.server.shards.http.bodies import body_routes
 from miniqueue.server.shards.http.door import HttpDoor
 from miniqueue.server.shards.http.events import event_routes
+from miniqueue.server.shards.http.joining import join
 from miniqueue.server.shards.http.merging import merging_routes
 from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
@@ -189,7 +190,9 @@ class Shard:
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
-        receiving = Receiving(owners, app, broker.spread_of, partial(use_group, broker, self.peers))
+        receiving = Receiving(
+            owners, app, broker.spread_of, partial(use_group, broker, self.peers), partial(join, self.peers)
+        )
         parts = Parts(owners, app, self.peers, broker.spread_of, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),

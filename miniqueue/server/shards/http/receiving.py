@@ -37,6 +37,8 @@ from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first
 SLICE_SECONDS: Final = 0.1
 #: Creates a group in all parts of a spread topic, if it is used now for the first time; raises MiniqueueError.
 UseGroup = Callable[[bytes, bytes], Awaitable[None]]
+#: Keeps the client of a request among the members of a group of some parts; raises MiniqueueError.
+Join = Callable[[Scope, Sequence[bytes], ReceiveOptions], Awaitable[None]]
 _OPTIONS: Final = ("group", "member", "count", "wait", "lease", "autoack")
 _LISTS: Final = ("topic", "pattern")
 
@@ -49,16 +51,20 @@ class Receiving:
       app: the application of this process.
       spread_of: returns over how many parts a topic is spread, 0 for others.
       use_group: creates a group in all parts of a spread topic, if it is used now for the first time.
+      join: keeps the client of a request among the members of a group of some parts.
 
     Attributes:
       use_group: the same.
     """
 
-    def __init__(self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int], use_group: UseGroup) -> None:
+    def __init__(
+        self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int], use_group: UseGroup, join: Join
+    ) -> None:
         self._owners = owners
         self._app = app
         self._spread_of = spread_of
         self.use_group = use_group
+        self._join = join
         self._turns = count()
 
     @property
@@ -75,7 +81,7 @@ class Receiving:
                 raise InvalidTopicError
             check_permitted(scope.get("user"), Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
         for name in filter(self._spread_of, choice.names):
-            await self.use_group(name, options.group)
+            await self._enter(name, options, scope)
         names = [part for name in choice.names for part in self._parts_of(name) or [name]]
         queries = self._queries(query, lists["pattern"], names)
         own = self._owners.placing.number
@@ -97,13 +103,18 @@ class Receiving:
         query = query_of(scope, _OPTIONS)
         options, queries = parse_receive_options(query), self._queries(query, [], self._parts_of(topic))
         of_all = {**scope, "path": "/receive", "raw_path": b"/receive"}
-        await self.use_group(topic, options.group)
+        await self._enter(topic, options, scope)
         with self._owners.gathering(scope) as gathering:
             request = _Request(self._owners, of_all, queries, options, gathering)
             answer = await unless_gone(receive, request.run())
             if answer is not None:
                 body = answer.body if answer.is_error else _without_topic(topic, answer.body)
                 await answer.reply(body)(scope, receive, send)
+
+    async def _enter(self, topic: bytes, options: ReceiveOptions, scope: Scope) -> None:
+        """Keep the client in all parts of a topic, with its group and as its member; raises MiniqueueError."""
+        await self.use_group(topic, options.group)
+        await self._join(scope, self._parts_of(topic), options)
 
     def _parts_of(self, topic: bytes) -> list[bytes]:
         """Return the names of the parts of a topic; none if it is not spread."""

@@ -34,6 +34,8 @@ MAX_UNSENT_BYTES: Final = 64 << 10
 #: The orders that end the wait of the command before them.
 END_WAIT: Final = b"END-WAIT"
 GIVE_UP: Final = b"GIVE-UP"
+#: The order to add the client to the members of a group; the group, the member, and names of parts follow.
+JOIN: Final = b"JOIN"
 
 
 def order(secret: bytes, *words: bytes) -> bytes:

@@ -9,8 +9,8 @@ from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
-from miniqueue.server.shards.links.link import END_WAIT, GIVE_UP, order
-from miniqueue.server.shards.resp.taking import JOIN, TAKE, Taking, join, take_ordered
+from miniqueue.server.shards.links.link import END_WAIT, GIVE_UP, JOIN, order
+from miniqueue.server.shards.resp.taking import TAKE, Taking, join, take_ordered
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction

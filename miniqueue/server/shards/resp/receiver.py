@@ -19,13 +19,14 @@ from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.errors import InvalidTopicError, MiniqueueError
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.resp.router import RoutedClient
+from miniqueue.server.shards.links.link import JOIN
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import use_group
 from miniqueue.server.shards.resp import receiving
 from miniqueue.server.shards.resp.owners import Owners, answer
 from miniqueue.server.shards.resp.parts import parting
 from miniqueue.server.shards.resp.returning import is_there, leased_in
-from miniqueue.server.shards.resp.taking import EMPTY, JOIN, Taking, join, order_of, take, take_here
+from miniqueue.server.shards.resp.taking import EMPTY, Taking, join, order_of, take, take_here
 from miniqueue.server.shards.resp.waiting import WaitingShards, Waits
 from miniqueue.wire.resp_parser import Command
 

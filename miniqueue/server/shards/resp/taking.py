@@ -36,8 +36,6 @@ from miniqueue.wire.resp_replies import array, error
 
 #: The first word of the order to another shard; options and names of parts follow.
 TAKE: Final = b"TAKE"
-#: The order to add the client to the members of a group; the group, the member, and names of parts follow.
-JOIN: Final = b"JOIN"
 #: One request in so many begins at any shard, and not with the own parts.
 ANY_FIRST: Final = 4
 #: The reply without a message.

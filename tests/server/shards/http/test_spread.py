@@ -258,6 +258,23 @@ async def test_members_share_the_partitions_of_all_parts(fleet):
     assert sorted(number >> 10 for numbers in members.values() for number in numbers) == [*range(PARTS)]
 
 
+@pytest.mark.parametrize("path", [f"/topics/{TOPIC}/receive?", f"/receive?topic={TOPIC}&"])
+async def test_a_member_that_receives_stays_in_all_parts_whichever_has_its_messages(fleet, path):
+    for number in range(10 * PARTS):
+        await fleet.ask("POST", f"/publish/{TOPIC}?key={number}", b"x")
+    for _ in range(8):  # far longer than a session
+        answer = await fleet.ask("POST", f"{path}member=m&count=1&autoack=true")
+        assert len(answer.lines) == 1
+        members = (await fleet.ask("GET", f"/topics/{TOPIC}/groups/default")).json["members"]
+        assert sorted(number >> 10 for number in members["m"]) == [*range(PARTS)]
+        for _ in range(6):  # longer gaps between ticks do not count for sessions
+            fleet.clock.advance(1)
+            for each in fleet.members:
+                each.broker.tick()
+        members = (await fleet.ask("GET", f"/topics/{TOPIC}/groups/default")).json["members"]
+        assert sorted(number >> 10 for number in members["m"]) == [*range(PARTS)]
+
+
 @pytest.mark.parametrize(
     ("way", "more"),
     [

@@ -246,6 +246,8 @@ async def test_rights_are_those_on_the_topic(tmp_path):
         [line] = (await fleet.ask("POST", f"{PATH}/receive", b"", as_bob)).lines
         assert b64decode(line["msg"]) == b"x"
         assert (await fleet.ask("POST", f"{PATH}/receive", b"")).code == "NOAUTH"
+        assert (await fleet.ask("POST", f"{PATH}/receive?group=g&member=m", b"", as_bob)).status == 200
+        assert len((await fleet.ask("GET", f"{PATH}/groups/g", b"", as_ada)).json["members"]["m"]) == PARTS
         assert (await fleet.ask("GET", PATH, b"", as_bob)).code == "NOPERM"
         assert (await fleet.ask("GET", f"/leases?topic={TOPIC}", b"", as_bob)).status == 200
         assert (await fleet.ask("DELETE", PATH, b"", as_bob)).code == "NOPERM"
