@@ -25,7 +25,7 @@ from miniqueue.broker.transactions.joining import Joined, item_count_of
 from miniqueue.broker.transactions.work import NEW_LANE, NEW_TOPIC, TooMuchWorkError, Work, work_of, work_of_leases
 from miniqueue.core.message.lanes import Priority
 from miniqueue.core.options.consume import NOT_LEASED, check_lease
-from miniqueue.core.options.publish import DIGEST_MARK, PublishOptions
+from miniqueue.core.options.publish import PublishOptions, without_digest
 from miniqueue.core.options.settle import check_reason
 from miniqueue.errors import (
     InvalidAttributesError,
@@ -198,7 +198,7 @@ class Check:
         """Whether a dedup id is in the window of a topic; if it is not, it is one more for the window."""
         if not dedup_id:
             return False
-        self._name_once(name, "dedup id", dedup_id.partition(DIGEST_MARK)[0])
+        self._name_once(name, "dedup id", without_digest(dedup_id))
         topic = self._engine.topics.find(name) or self._new_topic(name)
         if self._publisher.duplicates.published(topic, dedup_id, self._dedup_count + 1) is not None:
             return True

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from miniqueue.core.options.publish import DIGEST_MARK
+from miniqueue.core.options.publish import DIGEST_MARK, without_digest
 from miniqueue.errors import DedupMismatchError
 
 
@@ -65,7 +65,9 @@ class DedupWindow:
 
     def __init__(self, stored: Iterable[Batch] = ()) -> None:
         self._batches = deque(stored)
-        self._by_id = {_name(entry.dedup_id): (batch, entry) for batch in self._batches for entry in batch.entries}
+        self._by_id = {
+            without_digest(entry.dedup_id): (batch, entry) for batch in self._batches for entry in batch.entries
+        }
         self._next_serial = max((batch.serial for batch in self._batches), default=0) + 1
         self._new = self._begin()
 
@@ -94,12 +96,12 @@ class DedupWindow:
 
     def is_new(self, dedup_id: bytes) -> bool:
         """Whether the entry of an id that `find` returned is not committed yet."""
-        return self._by_id[_name(dedup_id)][0] is self._new
+        return self._by_id[without_digest(dedup_id)][0] is self._new
 
     def add(self, entry: Remembered) -> None:
         """Add the id of a publish that the next commit contains."""
         self._new.entries.append(entry)
-        self._by_id[_name(entry.dedup_id)] = self._new, entry
+        self._by_id[without_digest(entry.dedup_id)] = self._new, entry
 
     def cut(self, now_ms: int) -> Batch:
         """Return the new ids as the batch of a commit."""
@@ -130,7 +132,7 @@ class DedupWindow:
         while max_count > 0 and self._batches and (self._batches[0].since_ms or 0) <= oldest_ms:
             batch = self._batches.popleft()
             for entry in batch.entries:
-                name = _name(entry.dedup_id)
+                name = without_digest(entry.dedup_id)
                 # Otherwise the id was used again later, or an older version stored ids that differ only in the digest.
                 if self._by_id.get(name, (None,))[0] is batch:
                     del self._by_id[name]
@@ -142,8 +144,3 @@ class DedupWindow:
         batch = Batch(self._next_serial, None, [])
         self._next_serial += 1
         return batch
-
-
-def _name(dedup_id: bytes) -> bytes:
-    """Return an id without its digest."""
-    return dedup_id.partition(DIGEST_MARK)[0]

@@ -94,7 +94,7 @@ def part_of_partition(partition: int) -> int:
 
 
 def part_for(key: bytes, part_count: int) -> int:
-    """Return the number of the part of messages with `key`: a key, or else a dedup id, or a unique key."""
+    """Return the number of the part of messages with `key`: a key, or what is in its place."""
     return int.from_bytes(blake2b(key, digest_size=8).digest()) % part_count
 
 

@@ -64,6 +64,14 @@ class PublishOptions(NamedTuple):
     reply_to: bytes = b""
     is_replacing: bool = False
 
+    @property
+    def placing_key(self) -> bytes:
+        """What decides the part of a spread topic: the key, else the unique key, else the dedup id; b"" if none.
+
+        A unique key is before the dedup id, since each message with this key may have an id of its own.
+        """
+        return self.key or self.unique_key or without_digest(self.dedup_id)
+
     def due_at_ms(self, now_ms: int) -> int:
         """Return when a message is due that is published now."""
         if self.at_ms is not None:
@@ -134,6 +142,11 @@ def _options(
     if fields.get("is_replacing") and "unique_key" not in fields:
         raise InvalidOptionError("replace is an option of messages with a unique key")
     return PublishOptions(tuple((check_header_name(name), value) for name, value in headers), **fields)
+
+
+def without_digest(dedup_id: bytes) -> bytes:
+    """Return a dedup id without the digest of the content, if it has one."""
+    return dedup_id.partition(DIGEST_MARK)[0]
 
 
 def check_batch_id(value: bytes) -> bytes:

@@ -23,6 +23,7 @@ from miniqueue.broker.model.limits import Limit, LimitCounts
 from miniqueue.broker.transactions.acts import Way
 from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
+from miniqueue.core.options.publish import without_digest
 from miniqueue.errors import InvalidTopicError, LimitReachedError, PayloadTooLargeError
 from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.asgi.request import parameters_of, read_body
@@ -178,11 +179,12 @@ def _parts_of_act(members: dict[str, Any], part_count: int) -> set[int]:
     """Return the numbers of the parts that an act concerns; none if any part will do."""
     if isinstance(receipts := members.get("receipts"), list):
         return {part_of_receipt(str(receipt).encode()) % part_count for receipt in receipts}
+    dedup_id = without_digest(_text(members, "dedup") or b"")
     if isinstance(batch := members.get("batch"), list):
         keys = {_text(message, "key") for message in batch if isinstance(message, dict)} - {None, b""}
-        keys = keys or {_text(members, "dedup") or None} - {None}
+        keys = keys or {dedup_id}
     else:
-        keys = {_text(members, "key") or _text(members, "dedup") or _text(members, "unique")} - {None, b""}
+        keys = {_text(members, "key") or _text(members, "unique") or dedup_id}
     return {part_for(key, part_count) for key in keys if key}
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.core.options.publish import without_digest
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
 from miniqueue.errors.requests import CrossShardError, SpreadTopicError
@@ -69,7 +70,7 @@ def _part_of(topic: bytes, command: Command, part_count: int) -> int | None:
         keys = batches.PARSERS[word](command[3:])[1].keys if is_keyed else ()
         wanted = {part_for(key, part_count) for key in keys if key}
         if command[2] and (not keys or not all(keys)):
-            wanted.add(part_for(command[2], part_count))
+            wanted.add(part_for(without_digest(command[2]), part_count))
         if len(wanted) < 2:
             return wanted.pop() if wanted else None
     elif (number := parting.part_of(command, part_count, lambda _: 0)) is not None:

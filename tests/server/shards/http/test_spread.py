@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64decode
 from collections import defaultdict
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -71,6 +72,36 @@ async def test_a_publish_that_is_repeated_at_another_door_is_a_duplicate(fleet, 
 
     assert (first.status, second.status) == (201, 200)
     assert second.headers[b"message-id"] == first.headers[b"message-id"]
+
+
+@pytest.mark.parametrize("kind", ["message", "lines", "batch", "transaction"])
+async def test_other_content_under_the_same_id_is_a_mismatch_in_a_spread_topic(fleet, kind):
+    for number in range(10):
+        answers = [
+            await publish_as(fleet, kind, {"dedup": f"{number}?digest={digest}"}, door)
+            for door, digest in enumerate(("one", "two"))
+        ]
+        assert [b"MISMATCH" in answer.body for answer in answers] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["message", "lines", "transaction"])
+async def test_a_unique_key_is_unique_among_messages_with_dedup_ids_of_their_own(fleet, kind):
+    for number in range(10):
+        await publish_as(fleet, kind, {"dedup": f"{number}", "unique": "k"}, number % COUNT)
+    assert len(await receive(fleet)) == 1
+
+
+async def publish_as(fleet, kind, options, door):
+    """Publish one message by itself, as a JSON line, as a batch, or in a transaction; return the answer."""
+    query = "&".join(f"{name}={quote(value)}" for name, value in options.items())
+    if kind == "message":
+        return await fleet.ask("POST", f"/publish/{TOPIC}?{query}", b"x", door=door)
+    if kind == "batch":
+        return await fleet.ask("POST", f"/publish/{TOPIC}?{query}", b'"x"', LINES, door=door)
+    if kind == "lines":
+        return await fleet.ask("POST", f"/publish/{TOPIC}", orjson.dumps({"msg": "eA==", **options}), LINES, door=door)
+    act = orjson.dumps({"publish": TOPIC, "msg": "eA==", **options})
+    return await fleet.ask("POST", "/transactions", act, LINES, door=door)
 
 
 async def test_each_line_is_published_to_its_part_and_answered_in_order(fleet):

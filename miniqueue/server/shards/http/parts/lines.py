@@ -207,7 +207,7 @@ class _Lines:
 
 
 def _keys_of(lines: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield what decides the part of each line: its key, dedup id, or unique key; b"" for none, or an invalid line."""
+    """Yield what decides the part of each line: its key, unique key, or dedup id; b"" for none, or an invalid line."""
     for line in lines:
         try:
             members = orjson.loads(line)
@@ -216,4 +216,4 @@ def _keys_of(lines: Iterable[bytes]) -> Iterable[bytes]:
         except (orjson.JSONDecodeError, RequestError):
             yield b""
         else:
-            yield options.key or options.dedup_id or options.unique_key
+            yield options.placing_key

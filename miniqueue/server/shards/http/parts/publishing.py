@@ -1,4 +1,4 @@
-"""Publishes to spread topics: a message goes to the part of its key; else of its dedup id, or of its unique key.
+"""Publishes to spread topics: a message goes to the part of its key; else of its unique key, else of its dedup id.
 
 POST /publish/orders?key=k          the part of the key; without any of them, a part that is chosen
 POST /request/orders?key=k          the same part; the requester waits in its shard
@@ -8,7 +8,7 @@ POST /publish/orders                JSON lines: see `lines`
 
 from starlette.types import Receive, Scope, Send
 
-from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions
+from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions, without_digest
 from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.asgi.request import read_body
 from miniqueue.server.http.publish import (
@@ -45,7 +45,7 @@ async def request(parts: Parts, topic: Spread, scope: Scope, receive: Receive, s
 
 def part_of(parts: Parts, topic: Spread, options: PublishOptions) -> int:
     """Return the number of the part of a message with these options."""
-    return parts.part_for(topic, options.key or options.dedup_id or options.unique_key)
+    return parts.part_for(topic, options.placing_key)
 
 
 async def _publish_batch(
@@ -63,7 +63,8 @@ async def _publish_batch(
     keys = set[bytes]()
     if any(sign in body for sign in _SIGNS_OF_KEYS):
         keys.update((await decode_batch(body, parts.max_message_bytes))[1].keys)
-    numbers = {parts.part_for(topic, key) for key in keys if key} or {parts.part_for(topic, options.dedup_id)}
+    words = {key for key in keys if key} or {without_digest(options.dedup_id)}
+    numbers = {parts.part_for(topic, word) for word in words}
     if len(numbers) > 1:
         raise SpreadTopicError(topic.name, "a batch with a dedup id")
     await parts.pass_on(topic, numbers.pop(), scope, replaying(body, receive), send)

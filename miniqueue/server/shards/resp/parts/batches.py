@@ -22,6 +22,7 @@ from miniqueue.core.message.numerals import sizes_of
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for
 from miniqueue.core.options.batch import BatchOptions, parse_each, parse_packed
+from miniqueue.core.options.publish import without_digest
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
@@ -65,12 +66,12 @@ def cut(
     word, dedup_id, words = command[0].upper(), command[2], command[3:]
     payloads, options = PARSERS[word](words)
     if not any(options.keys):
-        number = part_for(dedup_id, part_count) if dedup_id else choose(len(payloads))
+        number = part_for(without_digest(dedup_id), part_count) if dedup_id else choose(len(payloads))
         return [Share(number, range(len(payloads)), command[2:])]
     check(payloads, options)
     of_no_key = 0
     if keyless_count := sum(not key for key in options.keys):
-        of_no_key = part_for(dedup_id, part_count) if dedup_id else choose(keyless_count)
+        of_no_key = part_for(without_digest(dedup_id), part_count) if dedup_id else choose(keyless_count)
     numbers = [part_for(key, part_count) if key else of_no_key for key in options.keys]
     shares = indexes_by_number(numbers)
     if len(shares) == 1:

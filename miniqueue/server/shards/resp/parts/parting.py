@@ -1,7 +1,7 @@
 """Commands that concern a spread topic: which part of it carries one out, or which parts do.
 
 PUBLISH, MPUBLISH                                     a part in turn: without keys there is no order among messages
-PUB, PUBBATCH, REQUEST                                the part of the key; else of the dedup id or the unique key
+PUB, PUBBATCH, REQUEST                                the part of the key; else of the unique key, else of the dedup id
 PUBEACH, PUBPACKED                                    the parts of the keys, each its own messages: `batches`
 ACK, NACK, BACK, DACK, REJECT, EXTEND                 the parts that are contained in the receipts, each its own
 REPLY                                                 that in the receipt
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
-from miniqueue.core.options.publish import parse_words
+from miniqueue.core.options.publish import parse_words, without_digest
 from miniqueue.server.resp.commands.request_reply import timeout_of
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
@@ -66,15 +66,14 @@ def part_of(command: Command, part_count: int, choose: Choose) -> int | None:
         return choose(1) if number is None else number
     if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED"):  # the latter two without messages, which a part refuses
         dedup_id = command[2] if len(command) > 2 else b""
-        return part_for(dedup_id, part_count) if dedup_id else choose(max(0, len(command) - 3))
+        return part_for(without_digest(dedup_id), part_count) if dedup_id else choose(max(0, len(command) - 3))
     return _part_named(command, part_count)
 
 
 def part_by_key(command: Command, part_count: int) -> int | None:
     """Return the part of a PUB or REQUEST with a key, or an id; None without any. Raises RequestError."""
     words = command[3:]
-    options = parse_words(words if command[0].upper() == b"PUB" else timeout_of(words)[1])
-    key = options.key or options.dedup_id or options.unique_key
+    key = parse_words(words if command[0].upper() == b"PUB" else timeout_of(words)[1]).placing_key
     return part_for(key, part_count) if key else None
 
 
