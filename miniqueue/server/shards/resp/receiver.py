@@ -81,9 +81,7 @@ class Receiver:
         """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
         client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
         client.session.received = topic, options.group, options.member
-        await self._use_group(topic, options)
-        if options.member:
-            self._join(topic, part_count, options)
+        await self._enter(topic, part_count, options)
 
         async def take_from(shard: int, parts: Sequence[bytes], max_count: int) -> bytes:
             if not is_there(client):
@@ -98,6 +96,12 @@ class Receiver:
             return received
         asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
         return parting.messages_of(await self._wait_in_shards(receiving.wanted(asked), until, taking))
+
+    async def _enter(self, topic: bytes, part_count: int, options: ReceiveOptions) -> None:
+        """Keep the client in all parts of a topic, with its group and as its member; raises MiniqueueError."""
+        await self._use_group(topic, options)
+        if options.member:
+            self._join(topic, part_count, options)
 
     def _join(self, topic: bytes, part_count: int, options: ReceiveOptions) -> None:
         """Keep the client among the members of a group of all parts; raises MiniqueueError."""
@@ -137,8 +141,8 @@ class Receiver:
         words, _, topics = topics_of(named[1:])
         options = options_of_receive(words)
         for topic in topics:
-            if self._client.broker.spread_of(topic):
-                await self._use_group(topic, options)
+            if part_count := self._client.broker.spread_of(topic):
+                await self._enter(topic, part_count, options)
         wanted = receiving.wanted(command)
         until = asyncio.get_running_loop().time() + wanted.wait_seconds
         is_present = partial(is_there, self._client)

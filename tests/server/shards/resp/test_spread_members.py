@@ -92,13 +92,17 @@ async def test_all_messages_of_a_key_go_to_one_member(client, connect):
     assert {len(numbers) for numbers in member_of.values()} == {1}
 
 
-async def test_a_member_that_receives_stays_in_all_parts_whichever_has_its_messages(client, connect, fleet):
+@pytest.mark.parametrize(("word", "topics"), [(b"RECEIVE", ()), (b"RECEIVEANY", (b"TOPICS", TOPIC))])
+async def test_a_member_that_receives_stays_in_all_parts_whichever_has_its_messages(
+    client, connect, fleet, word, topics
+):
     workers = [connect(number) for number in range(2)]
     for number in range(10 * PARTS):
         await client.ask(b"PUB", TOPIC, b"%d" % number)
     for _ in range(8):  # far longer than a session
         for number, worker in enumerate(workers):
-            received = value_of(await worker.ask(b"RECEIVE", TOPIC, *GROUP, b"MEMBER", b"m%d" % number, b"AUTOACK"))
+            options = *GROUP, b"MEMBER", b"m%d" % number, b"AUTOACK"
+            received = value_of(await worker.ask(word, *([] if topics else [TOPIC]), *options, *topics))
             assert len(received) == 1
         assert await shares(client) == [PARTS, PARTS]
         pass_time(fleet, 6)
