@@ -26,7 +26,7 @@ _HEADER: Final = 3
 _ALONE: Final = 12
 _REPLACING: Final = 46
 #: Work of creating a topic, and a lane in each group.
-NEW_TOPIC: Final = 60
+NEW_TOPIC: Final = 72
 NEW_LANE: Final = 30
 #: Work of each lease whose messages are settled, of cutting a lease, and, by the way of settling, of each message.
 _LEASE: Final = 4

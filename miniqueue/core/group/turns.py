@@ -169,6 +169,8 @@ class LaneTurns:
 def by_priority(cursors: Iterable[GroupCursor]) -> list[list[GroupCursor]]:
     """Return the cursors of each priority that has any, highest first, each sorted by partition."""
     by_number = sorted(cursors, key=_partition)
+    if len(by_number) == 1:
+        return [by_number]  # most topics have one partition
     # There may be thousands of cursors, so that no function is called for each.
     edges = [[bisect_left(by_number, edge, key=_partition) for edge in (lanes.start, lanes.stop)] for lanes in RANGES]
     return [by_number[start:stop] for start, stop in edges if start < stop]
