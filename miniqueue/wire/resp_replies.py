@@ -81,6 +81,12 @@ def joined_array(count: int, items: bytes) -> bytes:
     return b"*%d\r\n%b" % (count, items)
 
 
+def joined_arrays(arrays: Sequence[bytes]) -> bytes:
+    """Return one array of the elements of several encoded ones, which are not parsed."""
+    pieces = [array.partition(b"\r\n") for array in arrays]
+    return joined_array(sum(int(head[1:]) for head, _, _ in pieces), b"".join(rest for _, _, rest in pieces))
+
+
 def null(protocol: int) -> bytes:
     """Encode null."""
     return b"_\r\n" if protocol == RESP3 else b"$-1\r\n"

@@ -3,7 +3,8 @@
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -28,6 +29,14 @@ on_both_http_servers = pytest.mark.parametrize("http_server", HTTP_SERVERS, indi
 def run(command: Sequence[str], given: bytes = b"") -> bytes:
     """Run a program to its end and return its output."""
     return subprocess.run(command, input=given, capture_output=True, timeout=MAX_SECONDS, check=True).stdout
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Return when a condition holds; fails after `MAX_SECONDS`."""
+    ends_at = time.monotonic() + MAX_SECONDS
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)  # there is nothing to wait on in another process
 
 
 class Conversation:

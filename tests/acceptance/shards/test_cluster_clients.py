@@ -41,7 +41,7 @@ def until_done(act) -> object:
         except redis.RedisError:
             if time.monotonic() > until:
                 raise
-            time.sleep(0.05)
+            time.sleep(0.05)  # there is nothing to wait on in another process
 
 
 @pytest.mark.parametrize("protocol", [2, 3], ids=["RESP2", "RESP3"])

@@ -2,7 +2,6 @@
 
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
@@ -11,7 +10,7 @@ import hiredis
 import pytest
 
 from tests.acceptance.shards.conftest import SHARDS, ShardedBroker, nodes_in, topic_in
-from tests.acceptance.tools import MAX_SECONDS
+from tests.acceptance.tools import MAX_SECONDS, until
 
 pytestmark = pytest.mark.acceptance
 
@@ -83,14 +82,6 @@ def charged_bytes(nodes: ShardedBroker) -> int:
     scrape = nodes.monitor("/metrics").decode()
     pattern = rf'miniqueue_memory_bytes{{shard="[{DOOR}{OWNER}]",purpose="(?:output|leases)"}} (\S+)'
     return int(sum(map(float, re.findall(pattern, scrape))))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Return when a condition holds; fails after a minute."""
-    ends_at = time.monotonic() + MAX_SECONDS
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.02)
 
 
 def resident_bytes(pid: int) -> int:

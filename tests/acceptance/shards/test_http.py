@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import orjson
 import pytest
 
 from tests.acceptance.shards.conftest import SHARDS, ShardedBroker, topic_in
+from tests.acceptance.tools import until
 
 pytestmark = pytest.mark.acceptance
 
@@ -148,14 +148,6 @@ def waiting_for(broker: ShardedBroker, topics: list[str]) -> tuple[list[threadin
 
 def scrape(broker: ShardedBroker) -> str:
     return broker.monitor("/metrics").decode()
-
-
-def until(holds: Any) -> None:
-    """Return when a condition holds; fails after a minute."""
-    ends_at = time.monotonic() + LIMIT_SECONDS
-    while not holds():
-        assert time.monotonic() < ends_at
-        time.sleep(0.02)
 
 
 def until_all_answer(broker: ShardedBroker) -> None:

@@ -31,7 +31,7 @@ def received_from(broker, topic: str) -> list[str]:
             client.execute_command("ACK", topic, *[receipt for receipt, *_ in messages])
             payloads += [payload for _, payload, _ in messages]
         except redis.ResponseError:
-            time.sleep(0.05)
+            time.sleep(0.05)  # there is nothing to wait on in another process
     raise AssertionError(f"{topic} was never empty:\n{broker.output}")
 
 
@@ -60,7 +60,7 @@ def test_a_spread_topic_that_a_crash_left_incomplete_is_completed(sharded):
         except redis.ResponseError as exc:
             if str(exc).startswith("EXISTS"):
                 break
-            time.sleep(0.05)
+            time.sleep(0.05)  # there is nothing to wait on in another process
         else:
             break
     for number in range(2 * SHARDS):
@@ -84,7 +84,7 @@ def test_a_spread_topic_is_deleted_as_a_whole_although_shards_are_killed(sharded
         with suppress(redis.ResponseError, redis.ConnectionError):
             if len(partitions_of(sharded, topic)) == 2 * SHARDS:  # the home shard ended before it heard of it
                 client_of(sharded).execute_command("TOPIC", "DELETE", topic)
-        time.sleep(0.05)
+        time.sleep(0.05)  # there is nothing to wait on in another process
 
 
 def partitions_of(broker, topic: str) -> list:
@@ -99,7 +99,7 @@ def is_there(broker, topic: str) -> bool:
         try:
             return topic in client_of(broker).execute_command("TOPICS")
         except (redis.ResponseError, redis.ConnectionError):
-            time.sleep(0.05)
+            time.sleep(0.05)  # there is nothing to wait on in another process
     raise AssertionError(broker.output)
 
 

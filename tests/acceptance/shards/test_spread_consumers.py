@@ -1,13 +1,13 @@
 """Consumers of a spread topic of real processes, with redis-py: streams, GET, and requests."""
 
 import threading
-import time
 
 import pytest
 import redis
 
 from tests.acceptance.shards.conftest import SHARDS
 from tests.acceptance.shards.test_processes import client_of
+from tests.acceptance.tools import until
 
 pytestmark = pytest.mark.acceptance
 
@@ -112,9 +112,7 @@ def test_members_share_the_partitions_of_all_parts_and_take_over_those_of_one_th
 
     assert shares() == dict.fromkeys(names, PARTS // SHARDS)
     streams.pop().disconnect()
-    until = time.monotonic() + 60
-    while len(shares()) == SHARDS and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: len(shares()) < SHARDS)
     assert shares() == dict.fromkeys(names[:-1], PARTS // (SHARDS - 1))
     published = {str(number) for number in range(4 * PARTS)}
     for payload in published:

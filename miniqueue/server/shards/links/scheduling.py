@@ -21,7 +21,7 @@ import structlog
 
 from miniqueue.broker import Broker
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
-from miniqueue.core.message.parts import SEPARATOR, part_for, part_name, without_parts
+from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.schedule import Schedule, of_members
 from miniqueue.errors import InvalidTopicError, MiniqueueError, ProtocolError
@@ -112,7 +112,7 @@ class Home:
                     return await self._delete(name, actor)
             raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:
-            return replies.error(exc.code, without_parts(str(exc)))
+            return replies.error(exc.code, str(exc))
 
     async def _set(self, name: bytes, actor: bytes, words: Command) -> bytes:
         owner = self._placing.shard_of(_schedule_of(words).topic)
@@ -262,4 +262,4 @@ class Steps:
                     return replies.array([replies.bulk(name) for name in names])
             raise ProtocolError(f"an unknown step: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:
-            return replies.error(exc.code, without_parts(str(exc)))
+            return replies.error(exc.code, str(exc))

@@ -12,7 +12,7 @@ from miniqueue.core.message.parts import part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.shards.resp.gathering import Ask
-from miniqueue.server.shards.resp.parts.parting import SETTLES, names_receipts, turn, without_parts
+from miniqueue.server.shards.resp.parts.parting import SETTLES, names_receipts, turn
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import OK
 
@@ -43,7 +43,7 @@ class Got:
     async def carry_out(self, part_count: int, command: Command) -> bytes:
         """Return the reply to such a command; raises MiniqueueError."""
         word, topic = command[0].upper(), command[1]
-        return without_parts(await (self._get(topic, part_count) if word == b"GET" else self._settle(command)))
+        return await (self._get(topic, part_count) if word == b"GET" else self._settle(command))
 
     def clear(self) -> None:
         """Forget everything: the links end."""

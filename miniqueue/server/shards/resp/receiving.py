@@ -17,7 +17,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import bulk, joined_array
+from miniqueue.wire.resp_replies import bulk, joined_arrays
 from miniqueue.wire.resp_splitting import end_of_reply
 
 #: The reply without a message.
@@ -125,7 +125,7 @@ async def receive_now(ask: Ask, placing: Placing, wanted: Wanted, is_there: Call
             replies.append(reply)
         if left <= 0 or not is_there():
             break
-    return _joined(replies)
+    return joined_arrays(replies)
 
 
 def _in_turn(shard_count: int) -> list[int]:
@@ -157,9 +157,3 @@ def without_receipts(reply: bytes) -> bytes:
 
 def _after_head(reply: bytes, at: int) -> int:
     return reply.index(b"\r\n", at) + 2
-
-
-def _joined(replies: list[bytes]) -> bytes:
-    """Return one array of the elements of several, unparsed."""
-    parts = [reply.partition(b"\r\n") for reply in replies]
-    return joined_array(sum(int(head[1:]) for head, _, _ in parts), b"".join(rest for _, _, rest in parts))

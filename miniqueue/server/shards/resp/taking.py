@@ -27,12 +27,11 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
-from miniqueue.server.shards.resp.parts.parting import joined
 from miniqueue.server.shards.resp.receiving import lasting
 from miniqueue.server.shards.resp.waiting import Waits
 from miniqueue.wire.receive_replies import resp_messages
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import array, error
+from miniqueue.wire.resp_replies import array, error, joined_arrays
 
 #: The first word of the order to another shard; options and names of parts follow.
 TAKE: Final = b"TAKE"
@@ -134,7 +133,7 @@ class _Taken:
         """Return the messages, or the first error if there are none."""
         if len(self._arrays) == 1:
             return self._arrays[0]
-        return joined(self._arrays) if self._arrays else self._error or EMPTY
+        return joined_arrays(self._arrays) if self._arrays else self._error or EMPTY
 
 
 def order_of(options: Command, parts: Sequence[bytes], max_count: int) -> Command:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.shards.resp.parts.merging import map_of, parsed
+from miniqueue.server.shards.resp.parts.merging import ABSENT, error_of, map_of, parsed
 from miniqueue.server.shards.resp.parts.pages import AskPart
 from miniqueue.server.shards.resp.parts.words import flag_of, option_of, with_option
 from miniqueue.wire.resp_parser import Command
@@ -26,7 +26,6 @@ JOIN: Final = b"-"
 LEAST_RATE: Final = 1e-9
 #: Words before the options of each command.
 _WORDS: Final = {b"MESSAGES": 3, b"REDRIVE": 2, b"PURGE": 2}
-_ABSENT: Final = (b"-NOTOPIC", b"-NOGROUP")
 _STATUSES: Final = (b"running", b"failed", b"cancelled", b"done")
 
 
@@ -48,7 +47,7 @@ async def act(ask: AskPart, part_count: int, protocol: int, command: Command) ->
             command = with_option(command, start, b"LIMIT", b"%d" % (limit - count))
         answers.append(await ask(number, command))
         count += int(answers[-1][1:]) if answers[-1].startswith(b":") else 0
-    error = _error_of(answers)
+    error = error_of(answers)
     if error is None:
         return integer(count)
     return b"%b; of all parts, %d are done\r\n" % (error[:-2], count) if count else error
@@ -61,7 +60,7 @@ async def _redrive(ask: AskPart, part_count: int, protocol: int, command: Comman
     for number in range(part_count):
         if limit is not None and moved >= limit:  # how many remain is still to be known
             stats = await ask(number, [b"STATS", command[1]])
-            if not stats.startswith(_ABSENT):
+            if not stats.startswith(ABSENT):
                 remaining = None if stats.startswith(b"-") else map_of(parsed(stats))[b"ready"]
                 reports.append({b"moved": 0, b"remaining": remaining, b"error": None})
             continue
@@ -70,7 +69,7 @@ async def _redrive(ask: AskPart, part_count: int, protocol: int, command: Comman
         if not answers[-1].startswith(b"-"):
             reports.append(map_of(parsed(answers[-1])))
             moved += reports[-1][b"moved"]
-    if (refusal := _error_of(answers)) is not None and not moved:
+    if (refusal := error_of(answers)) is not None and not moved:
         return refusal
     failures = [report[b"error"] for report in reports if report[b"error"] is not None]
     failure = failures[0] if failures else None if refusal is None else refusal[1:-2]
@@ -82,12 +81,6 @@ async def _redrive(ask: AskPart, part_count: int, protocol: int, command: Comman
         return integer(moved)
     text = b"how many remain is not known" if remaining is None else b"%d remain" % remaining
     return b"-%b; %d were moved, %b\r\n" % (failure, moved, text)
-
-
-def _error_of(answers: Sequence[bytes]) -> bytes | None:
-    """Return the first error; None if there is none, or if only some parts have no such topic or group."""
-    present = [answer for answer in answers if not answer.startswith(_ABSENT)] or answers[:1]
-    return next((answer for answer in present if answer.startswith(b"-")), None)
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------
@@ -112,7 +105,7 @@ async def _begin(ask: AskPart, part_count: int, command: Command, start: int, li
     except MiniqueueError:
         await _cancel(ask, ids)
         raise
-    error = _error_of(answers)
+    error = error_of(answers)
     if error is None:
         return bulk(JOIN.join(ids.values()))
     await _cancel(ask, ids)

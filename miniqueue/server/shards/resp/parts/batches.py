@@ -27,7 +27,7 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
-from miniqueue.server.shards.resp.parts.parting import Choose, without_parts
+from miniqueue.server.shards.resp.parts.parting import Choose
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import bulk, integer, joined_array
 
@@ -202,11 +202,11 @@ def _refused(shares: Sequence[Share], failed: Sequence[tuple[Share, bytes]]) -> 
     """Return the error of the parts that have refused their messages, or whose outcome is not known."""
     error = next((answer for _, answer in failed if answer.startswith(b"-UNKNOWN")), failed[0][1])
     if len(failed) == len(shares):
-        return without_parts(error)
+        return error
     indexes = sorted(chain.from_iterable(share.indexes for share, _ in failed))
     count = sum(len(share.indexes) for share in shares)
     text = f"; of {count} messages, {_named(indexes)} are not confirmed, the others were added"
-    return without_parts(error[:-2]) + text.encode() + b"\r\n"
+    return error[:-2] + text.encode() + b"\r\n"
 
 
 def _named(indexes: Sequence[int]) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import hiredis
 
-from miniqueue.wire.resp_replies import Value, encode, joined_array
+from miniqueue.wire.resp_replies import Value, encode, joined_arrays
 
 #: Makes one reply of those of the parts, none of which is an error; gets the version of the protocol.
 Merge: TypeAlias = Callable[[Sequence[bytes], int], bytes]
 
-_ABSENT: Final = (b"-NOTOPIC", b"-NOGROUP")
+#: Errors of a part that is left out, unless it is true of all: it has no such group, or, of dead letters, is not there.
+ABSENT: Final = (b"-NOTOPIC", b"-NOGROUP")
 #: Figures that are not sums. A consumer can read all parts, so that the part with most of them says how many there are.
 _LARGEST: Final = frozenset(
     {b"consumers", b"waiting", b"paused", b"paused_in", b"paused_out", b"ephemeral", b"idle_seconds"}
@@ -33,9 +34,17 @@ _MAPS: Final = frozenset({b"lags", b"moving"})
 
 def merged(answers: Sequence[bytes], merge: Merge, protocol: int) -> bytes:
     """Return the replies of all parts as one, or the first error."""
-    present = [answer for answer in answers if not answer.startswith(_ABSENT)] or answers[:1]
-    error = next((answer for answer in present if answer.startswith(b"-")), None)
-    return merge(present, protocol) if error is None else error
+    present = _present(answers)
+    return merge(present, protocol) if (error := error_of(present)) is None else error
+
+
+def error_of(answers: Sequence[bytes]) -> bytes | None:
+    """Return the first error of a part that is not left out; None if there is none."""
+    return next((answer for answer in _present(answers) if answer.startswith(b"-")), None)
+
+
+def _present(answers: Sequence[bytes]) -> Sequence[bytes]:
+    return [answer for answer in answers if not answer.startswith(ABSENT)] or answers[:1]
 
 
 def parsed(answer: bytes) -> Any:  # noqa: ANN401 - whatever the reply is
@@ -57,8 +66,7 @@ def summed(answers: Sequence[bytes], _protocol: int = 2) -> bytes:
 
 def joined(answers: Sequence[bytes], _protocol: int = 2) -> bytes:
     """Return one array of the elements of all."""
-    pieces = [answer.partition(b"\r\n") for answer in answers]
-    return joined_array(sum(int(head[1:]) for head, _, _ in pieces), b"".join(rest for _, _, rest in pieces))
+    return joined_arrays(answers)
 
 
 def last(answers: Sequence[bytes], _protocol: int = 2) -> bytes:

@@ -14,7 +14,7 @@ from miniqueue.broker.inspect.peeked import parse_count
 from miniqueue.broker.inspect.positions import DEFAULT_SCAN, parse_scan
 from miniqueue.broker.leases.listing import MAX_COUNT
 from miniqueue.core.message.parts import PART_BITS, part_of_id
-from miniqueue.server.shards.resp.parts.merging import joined, map_of, parsed
+from miniqueue.server.shards.resp.parts.merging import ABSENT, joined, map_of, parsed
 from miniqueue.server.shards.resp.parts.words import option_of, with_option, without_option
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import Value, encode
@@ -24,7 +24,6 @@ AskPart: TypeAlias = Callable[[int, Command], Awaitable[bytes]]
 
 #: Words before the options.
 _WORDS: Final = 2
-_ABSENT: Final = (b"-NOTOPIC", b"-NOGROUP")
 
 
 async def peek(ask: AskPart, part_count: int, _protocol: int, command: Command) -> bytes:
@@ -57,7 +56,7 @@ async def _page(ask: AskPart, part_count: int, command: Command, count: int, onl
         if only_first is not None:
             command = without_option(command, _WORDS, b"AFTER")
         if answer.startswith(b"-"):
-            if not answer.startswith(_ABSENT):
+            if not answer.startswith(ABSENT):
                 return answer
             errors.append(answer)
             continue
@@ -88,7 +87,7 @@ async def search(ask: AskPart, part_count: int, protocol: int, command: Command)
         answer = await ask(number, with_option(own, _WORDS, b"SCAN", b"%d" % (scan - scanned)))
         command = without_option(command, _WORDS, b"AFTER")
         if answer.startswith(b"-"):
-            if not answer.startswith(_ABSENT):
+            if not answer.startswith(ABSENT):
                 return answer
             errors.append(answer)
             continue

@@ -9,7 +9,6 @@ MESSAGE, TRACE, CANCEL, READ                          that in the id, or in the 
 LEN, STATS, PEEK, MESSAGES, and so on                 all: `asking`
 """
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias
@@ -21,7 +20,7 @@ from miniqueue.core.options.publish import parse_words, without_digest
 from miniqueue.server.resp.commands.request_reply import timeout_of
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import OK, bulk, joined_array
+from miniqueue.wire.resp_replies import OK, bulk, joined_array, joined_arrays
 from miniqueue.wire.resp_splitting import end_of_reply
 
 SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
@@ -30,7 +29,6 @@ _VALUED: Final = frozenset({b"DACK", b"REJECT", b"EXTEND"})
 _BY_ID: Final = frozenset({b"MESSAGE", b"TRACE", b"CANCEL"})
 #: The commands whose second word is one of several acts.
 _BELOW: Final = frozenset({b"MESSAGE", b"MESSAGES", b"GROUP", b"TOPIC"})
-_PART: Final = re.compile(rb"\x1f\d{1,2}")
 #: Chooses a part for a number of messages without a key.
 Choose: TypeAlias = Callable[[int], int]
 _turns = count()
@@ -146,7 +144,7 @@ def settled(settles: Sequence[Settles], answers: Sequence[bytes]) -> bytes:
         if len(each.indexes) == 1:
             outcomes[each.indexes[0]] = bulk(answer[1:-2]) if answer.startswith(b"-") else answer
         elif answer.startswith(b"-"):
-            return without_parts(answer)
+            return answer
         else:
             at = answer.index(b"\r\n") + 2
             for index in each.indexes:
@@ -158,28 +156,14 @@ def settled(settles: Sequence[Settles], answers: Sequence[bytes]) -> bytes:
 # --- replies of several parts ---------------------------------------------------------------------------------
 
 
-def joined(answers: Sequence[bytes]) -> bytes:
-    """Return one array of the elements of all, or the first error."""
-    error = next((answer for answer in answers if answer.startswith(b"-")), None)
-    if error is not None:
-        return without_parts(error)
-    pieces = [answer.partition(b"\r\n") for answer in answers]
-    return joined_array(sum(int(head[1:]) for head, _, _ in pieces), b"".join(rest for _, _, rest in pieces))
-
-
-def without_parts(error: bytes) -> bytes:
-    """Return an error without the numbers of parts in the names of topics."""
-    return _PART.sub(b"", error) if error.startswith(b"-") else error
-
-
 def messages_of(received: bytes) -> bytes:
     """Return the messages of a reply to RECEIVEANY as RECEIVE returns them; an error stays as it is."""
     if received.startswith(b"-"):
-        return without_parts(received)
+        return received
     at = received.index(b"\r\n") + 2
     arrays = list[bytes]()
     while at < len(received):
         messages_at = end_of_reply(received, received.index(b"\r\n", at) + 2)  # after the name of the topic
         at = end_of_reply(received, messages_at)
         arrays.append(received[messages_at:at])
-    return joined(arrays)
+    return joined_arrays(arrays)

@@ -30,7 +30,6 @@ from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.link import Batch, Failure, Link, Tunneled
 from miniqueue.server.shards.links.window import Window, shares
-from miniqueue.server.shards.resp.parts.parting import without_parts
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_replies import OK
@@ -214,7 +213,7 @@ class SpreadStream:
         """End all streams, since one could not begin."""
         if not self._is_over:
             self.close()
-            self._client.release(without_parts(error))
+            self._client.release(error)
 
     def refuse_away(self) -> None:
         """End all streams, since the shard of a part does not answer."""
@@ -384,7 +383,7 @@ class _Part:
             answer, receipts = self.asked.popleft()
             self._stream.answered(answer, line, receipts)
         else:
-            self._stream.send(without_parts(line))
+            self._stream.send(line)
 
 
 def _are_arrays(data: bytes) -> bool:
@@ -409,13 +408,13 @@ def _payload_of(message: bytes) -> bytes:
 def _merged(answers: Sequence[bytes], receipt_count: int) -> bytes:
     """Return the replies of parts to a settle as one: OK, or an error, which counts the receipts of all."""
     if len(answers) == 1:
-        return without_parts(answers[0])
+        return answers[0]
     unknown_count = 0
     for answer in answers:
         if match := _UNKNOWN_RECEIPTS.match(answer):
             unknown_count += int(match[1])
         elif answer != OK:
-            return without_parts(answer)
+            return answer
     if not unknown_count:
         return OK
     error = UnknownReceiptError(unknown_count, receipt_count)
