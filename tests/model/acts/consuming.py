@@ -4,7 +4,7 @@ import hiredis
 
 from tests.model.acts.acting import Act, Acting
 from tests.model.grounds import Ground
-from tests.model.rules.facts import DEFAULT, Op, Share
+from tests.model.rules.facts import DEFAULT, Op, Outcome, Share
 
 LEASES = (0.5, 5, 5, 3600)
 REASONS = (b"bad", b"worse")
@@ -35,9 +35,9 @@ class Consuming(Acting):
         self, op: Op, topic: bytes, group: bytes, reply: object, lease_seconds: float | None, member: bytes = b""
     ) -> None:
         """Judge what a RECEIVE was answered; `lease_seconds` are None for AUTOACK."""
-        if reply is None and lease_seconds is None:
-            self.ledger.begin_removal(topic.removesuffix(b".dlq"), is_of_held=False)
         if self.is_over(op, reply, "NOGROUP"):
+            if op.outcome is Outcome.UNKNOWN and lease_seconds is None:
+                self.ledger.lose_reply(topic.removesuffix(b".dlq"), group)
             return
         assert isinstance(reply, list), reply
         shares: list[tuple[bytes, Share]] = []

@@ -15,6 +15,12 @@ class Removing(Settling):
             for share in message.shares.values() if message.topic == topic else ():
                 share.is_doubtful = share.is_doubtful or is_of_held or not self._is_held(share)
 
+    def lose_reply(self, topic: bytes, group: bytes) -> None:
+        """The reply to a RECEIVE that acknowledges what it hands out was lost; what it handed out is unknown."""
+        for share in self.shares(topic, group):
+            if not self._is_held(share):
+                share.is_doubtful = share.may_have_come = True
+
     def begin_purge(self, op: Op, topic: bytes) -> None:
         """Messages that are not leased may be removed, and so may those that are returned before the act ends."""
         self.begin_removal(topic, is_of_held=False)

@@ -87,6 +87,7 @@ class Share:
     Attributes:
       ends: requests that may have ended it.
       is_doubtful: something else may have ended it.
+      may_have_come: a reply that was lost may have handed it out, and ended it.
       hold: the lease that a client has for certain.
       reject: the last rejection that was asked for; `reasons` are those of all.
       log_id: the id at the last delivery, with its topic; `receipt` is the last one.
@@ -99,6 +100,7 @@ class Share:
     group: bytes
     ends: list[Op] = field(default_factory=list)
     is_doubtful: bool = False
+    may_have_come: bool = False
     hold: Hold | None = None
     reject: Op | None = None
     reasons: set[bytes] = field(default_factory=set)
