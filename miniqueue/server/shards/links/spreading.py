@@ -1,6 +1,6 @@
 """Spread topics across shards: the home shard, which is that of the plain name, brings its settings to all others.
 
-    TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ COMPLETE orders
+    TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ FOUND orders SPREAD 4
                                      └─▶ each other shard: the same topic, which is empty, so that its doors know it
                                      └─▶ each part: created, or changed, in its shard
                                          └─ one is refused, as if it has no room for topics: CREATE erases what there is
@@ -15,7 +15,7 @@ doors order this, over a link of its own kind, after they have checked the right
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -29,7 +29,7 @@ from miniqueue.core.settings.placing import origin_of
 from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
 from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError, UnknownTopicError
-from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError
+from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, TopicExistsError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
 from miniqueue.server.shards.links.peers import Peers
@@ -89,39 +89,34 @@ class Spreading:
         self._peers = peers
         self._turn = asyncio.Lock()
         self._complete: dict[bytes, TopicSettings] = {}  # the settings that all shards had, by topic
+        self._founding: dict[bytes, Sequence[bytes]] = {}  # what creations are for that were not answered with OK yet
         self._said: dict[bytes, str] = {}  # why a topic is not complete, as it was logged
+        self._orders: dict[bytes, Callable[..., Awaitable[None]]] = {
+            b"ASSUME": self._assume,
+            b"BEGIN": self.begin,
+            b"CLEAR": self._clear,
+            b"COMPLETE": self.complete,
+            b"ERASE": self.erase,
+            b"FOUND": self._found,
+            b"GROUPS": self._create_groups,
+            b"REFOUND": self._found_again,
+            b"USE": self._use_group,
+        }
 
     async def obey(self, command: Command) -> bytes:
         """Carry out an order; return the reply."""
+        word, *words = command
         try:
-            match command:
-                case [b"ASSUME", name, members]:
-                    await self._assume(name, of_members(orjson.loads(members), name))
-                case [b"BEGIN", name]:
-                    await self.begin(name)
-                case [b"CLEAR", name]:
-                    await self._clear(name)
-                case [b"COMPLETE", name]:
-                    await self.complete(name)
-                case [b"ERASE", name]:
-                    await self.erase(name)
-                case [b"GROUPS", part, *groups]:
-                    for group in groups:
-                        with suppress(GroupExistsError):
-                            await self._broker.groups.create(part, group)
-                case [b"USE", name, group]:
-                    for part in self._broker.parts_here(name):
-                        with suppress(UnknownTopicError):  # a part of dead letters, which begins with the first of them
-                            await self._broker.groups.use(part, group)
-                case _:
-                    raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
+            if word not in self._orders:
+                raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
+            await self._orders[word](*words)
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
         return replies.OK
 
-    async def _assume(self, name: bytes, settings: TopicSettings) -> None:
+    async def _assume(self, name: bytes, members: bytes) -> None:
         """Set what a topic of another shard, or a part of it, has; if it has more parts now, its streams end."""
-        had = self._broker.spread_of(name)
+        settings, had = of_members(orjson.loads(members), name), self._broker.spread_of(name)
         await self._broker.admin.assume(name, settings).wait()
         if settings.spread != had:
             self._peers.growth.report(name)
@@ -137,6 +132,20 @@ class Spreading:
                 grown = self._broker.admin.settings_of(letters)._replace(spread=spread)
                 await self._broker.admin.assume(letters, grown).wait()
                 await self._bring(letters)
+
+    async def _found(self, name: bytes, *words: bytes) -> None:
+        """Complete a topic that was just created with these settings.
+
+        Until that has succeeded once, the same creation is done again: TRYAGAIN tells its client to repeat it.
+        """
+        self._founding[name] = words
+        await self.complete(name)
+        self._founding.pop(name, None)
+
+    async def _found_again(self, name: bytes, *words: bytes) -> None:
+        if self._founding.get(name) != words:
+            raise TopicExistsError
+        await self._found(name, *words)
 
     async def _bring(self, name: bytes) -> None:
         """Bring the settings of a spread topic to all shards and parts."""
@@ -169,6 +178,16 @@ class Spreading:
         own = self._broker.admin.settings_of(first)
         return part._replace(**{each: getattr(own, each) for each in BY_GROUP if not getattr(part, each)})
 
+    async def _create_groups(self, part: bytes, *groups: bytes) -> None:
+        for group in groups:
+            with suppress(GroupExistsError):
+                await self._broker.groups.create(part, group)
+
+    async def _use_group(self, name: bytes, group: bytes) -> None:
+        for part in self._broker.parts_here(name):
+            with suppress(UnknownTopicError):  # a part of dead letters, which begins with the first of them
+                await self._broker.groups.use(part, group)
+
     async def begin(self, name: bytes) -> None:
         """Give the dead letters of a spread topic of this shard settings of their own; raises MiniqueueError."""
         if name not in self._broker.spread_topics:
@@ -189,6 +208,7 @@ class Spreading:
     async def _erase_parts(self, name: bytes) -> None:
         """Delete the parts of a spread topic of this shard that was deleted."""
         self._complete = {topic: had for topic, had in self._complete.items() if not _is_of(topic, name)}
+        self._founding.pop(name, None)
         for shard in (*self._peers.others(), self._peers.placing.number):
             await self._order(shard, b"CLEAR", name)
         await self._broker.admin.end_erasure(name).wait()

@@ -146,6 +146,11 @@ class Fleet:
         for member in self.members:
             member.shard.peers.note_away(number)
 
+    def find(self) -> None:
+        """Make all shards believe that all answer."""
+        for member in self.members:
+            member.shard.peers._away.clear()
+
 
 @asynccontextmanager
 async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> AsyncIterator[Fleet]:

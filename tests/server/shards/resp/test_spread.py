@@ -306,10 +306,44 @@ async def test_a_shard_that_was_away_gets_what_it_missed(connect, fleet):
     refused = await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"3")
     assert refused.startswith(b"-TRYAGAIN")
     home = fleet.members[1].shard
-    for member in fleet.members:
-        member.shard.peers._away.clear()
+    fleet.find()
     await home.spreading.complete(TOPIC)
     assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [3] * COUNT
+
+
+async def test_a_creation_can_be_repeated_after_tryagain_and_only_then(connect, fleet):
+    client, create = connect(), [b"TOPIC", b"CREATE", TOPIC, b"spread", b"3"]
+    fleet.lose(2)
+    assert (await client.ask(*create)).startswith(b"-TRYAGAIN")
+    fleet.find()
+    assert (await client.ask(*create, b"ordered", b"true")).startswith(b"-EXISTS ")
+    assert await client.ask(*create) == b"+OK\r\n"
+    assert [member.broker.spread_of(TOPIC) for member in fleet.members] == [3] * COUNT
+    assert (await client.ask(*create)).startswith(b"-EXISTS ")
+
+
+@pytest.mark.parametrize("away", range(COUNT))
+async def test_a_group_of_which_some_parts_had_no_answer_is_created_by_a_repeat(connect, fleet, away):
+    client, create = connect(), [b"GROUP", b"CREATE", TOPIC, b"audit", b"FROM", b"earliest"]
+    assert await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"%d" % PARTS) == b"+OK\r\n"
+    fleet.lose(away)
+    assert (await client.ask(*create)).startswith(b"-TRYAGAIN")
+    fleet.find()
+    assert await client.ask(*create) == b"+OK\r\n"
+    for number in range(PARTS):
+        part = part_name(TOPIC, number)
+        assert b"audit" in fleet.broker_with(part.decode()).groups.names(part)
+    assert (await client.ask(*create)).startswith(b"-GROUPEXISTS ")
+
+
+async def test_a_deleted_topic_whose_creation_was_not_completed_can_be_created_as_any(connect, fleet):
+    client, create = connect(), [b"TOPIC", b"CREATE", TOPIC, b"spread", b"3"]
+    fleet.lose(2)
+    assert (await client.ask(*create)).startswith(b"-TRYAGAIN")
+    fleet.find()
+    assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
+    assert await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", b"2") == b"+OK\r\n"
+    assert (await client.ask(*create)).startswith(b"-EXISTS ")
 
 
 @pytest.mark.parametrize("door", range(COUNT))

@@ -17,6 +17,8 @@ from miniqueue.wire.resp_parser import Command
 
 #: Where the options of GROUP CREATE begin, and where the start of GROUP SEEK is.
 _AT: Final = 4
+#: What is said where there is no such group, and where there is one: what remains to be done in the other parts.
+_GOES_ON: Final = (b"-NOGROUP ", b"-GROUPEXISTS ")
 
 
 async def begin(ask: AskPart, part_count: int, protocol: int, command: Command) -> bytes:
@@ -28,9 +30,11 @@ async def begin(ask: AskPart, part_count: int, protocol: int, command: Command) 
     answers: dict[int, bytes] = {}
     for number in sorted(range(part_count), key=lambda number: number != first):
         answers[number] = await ask(number, _starting_at(command, starts[number], is_seek=is_seek))
-        if number == first and answers[number].startswith(b"-") and not answers[number].startswith(b"-NOGROUP"):
+        if number == first and answers[number].startswith(b"-") and not answers[number].startswith(_GOES_ON):
             return answers[number]
-    return merged([answers[number] for number in range(part_count)], figures if is_seek else last, protocol)
+    in_order = [answers[number] for number in range(part_count)]
+    created = [answer for answer in in_order if not answer.startswith(b"-GROUPEXISTS ")]
+    return merged(created or in_order, figures if is_seek else last, protocol)
 
 
 def _from(command: Command) -> bytes | None:
