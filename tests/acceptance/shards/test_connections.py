@@ -18,6 +18,8 @@ DOOR, OWNER, THIRD = range(SHARDS)
 PAYLOAD = b"x" * 100_000
 #: Of so many replies, each with all messages, only the first fit into the buffers of all processes and of the system.
 MESSAGES, REPLIES = 10, 100
+#: What the system holds for a client that does not read; without a limit, that can be all replies.
+BUFFER_BYTES = 64 << 10
 #: The limit of what a client has not read (-max-output) is far above what it costs, because processes stop reading.
 UNREAD_BYTES = 32 << 20
 #: A client that does not read is charged more than the first; what is charged to others is less than the second.
@@ -91,7 +93,7 @@ def resident_bytes(pid: int) -> int:
 @pytest.mark.parametrize("command", ["PEEK", "READ", "MPUBLISH"])
 def test_a_client_that_reads_no_replies_of_another_shard_costs_a_bounded_amount(nodes, connect, command):
     topic = owned(f"unread-{command.lower()}-")
-    client, other = connect(DOOR), connect(DOOR)
+    client, other = connect(DOOR, buffer_bytes=BUFFER_BYTES), connect(DOOR)
     for _ in range(MESSAGES):
         assert isinstance(other.ask(b"PUB", topic, PAYLOAD), bytes)
     pids = [nodes.shard(shard) for shard in (DOOR, OWNER)]

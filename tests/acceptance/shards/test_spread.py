@@ -35,6 +35,10 @@ def received_from(broker, topic: str) -> list[str]:
     raise AssertionError(f"{topic} was never empty:\n{broker.output}")
 
 
+def test_workers_handle_each_message_of_a_spread_topic_at_any_process(sharded):
+    work_through(sharded.resp_port, "spread-worker")
+
+
 def test_a_spread_topic_keeps_all_messages_and_their_order_when_a_shard_is_killed(sharded):
     topic = "spread-killed"
     assert client_of(sharded).execute_command("TOPIC", "CREATE", topic, "spread", 2 * SHARDS) in ("OK", True)
@@ -101,7 +105,3 @@ def is_there(broker, topic: str) -> bool:
         except (redis.ResponseError, redis.ConnectionError):
             time.sleep(0.05)  # there is nothing to wait on in another process
     raise AssertionError(broker.output)
-
-
-def test_workers_handle_each_message_of_a_spread_topic_at_any_process(sharded):
-    work_through(sharded.resp_port, "spread-worker")

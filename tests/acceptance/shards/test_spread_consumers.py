@@ -81,18 +81,21 @@ def test_messages_of_a_spread_topic_are_taken_by_get_and_answered(sharded):
 
 def test_a_receive_waits_in_all_shards_and_a_client_that_leaves_holds_nothing(sharded):
     client = created(sharded, "spread-waits")
-    consumers = [client_of(sharded).connection_pool.get_connection() for _ in range(4)]
-    for consumer in consumers:
-        consumer.send_command("RECEIVE", "spread-waits", "COUNT", 10, "WAIT", 60)
-    leaving, *staying = consumers
-    for number in range(len(consumers)):
-        client.execute_command("PUB", "spread-waits", str(number))
-        leaving.disconnect()
+    leaving, *staying = consumers = [client_of(sharded).connection_pool.get_connection() for _ in range(4)]
+
+    def waiting() -> int:
+        return client.execute_command("STATS", "spread-waits")["waiting"]
+
+    for number, consumer in enumerate(consumers):
+        consumer.send_command("RECEIVE", "spread-waits", "WAIT", 60)
+        until(lambda number=number: waiting() == number + 1)
+    leaving.disconnect()
+    until(lambda: waiting() == len(staying))
+    published = [str(number) for number in range(len(staying))]
+    for payload in published:
+        client.execute_command("PUB", "spread-waits", payload)
     received = [payload for consumer in staying for _, payload, *_ in consumer.read_response()]
-    while len(received) < len(consumers):  # what returned, or was published after all had their reply
-        messages = client.execute_command("RECEIVE", "spread-waits", "COUNT", 10, "WAIT", 5)
-        received += [payload for _, payload, *_ in messages]
-    assert sorted(received) == [str(number) for number in range(len(consumers))]
+    assert sorted(received) == published
     for consumer in staying:
         consumer.disconnect()
 
