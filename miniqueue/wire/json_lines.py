@@ -23,6 +23,7 @@ import orjson
 
 from miniqueue.core.message.ids import id_prefix
 from miniqueue.core.message.numerals import numeral_runs
+from miniqueue.core.message.parts import without_parts
 from miniqueue.core.options.publish import PublishOptions, parse_members
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError, RequestError
 
@@ -120,9 +121,14 @@ def _members(payload: bytes, dack_count: int) -> list[bytes]:
     return members
 
 
+def error_members(error: MiniqueueError) -> dict[str, object]:
+    """Return the members that show an error over HTTP; its text names topics as clients know them, and no part."""
+    return {"error": without_parts(str(error)).encode("utf-8", "replace").decode(), "code": error.code}
+
+
 def encode_error(error: MiniqueueError) -> bytes:
     """Encode an error as a line."""
-    return orjson.dumps({"error": str(error).encode("utf-8", "replace").decode(), "code": error.code}) + b"\n"
+    return orjson.dumps(error_members(error)) + b"\n"
 
 
 def encode_answer(error: MiniqueueError | None) -> bytes:

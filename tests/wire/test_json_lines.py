@@ -100,6 +100,11 @@ def test_error_is_one_line(text):
     assert json.loads(line) == {"error": text.replace("\udcff", "?"), "code": "UNAVAILABLE"}
 
 
+def test_error_names_the_topic_for_a_part():
+    error = UnavailableError("topic 'orders\x1f3' has no room")
+    assert encode_error(error) == b'{"error":"topic \'orders\' has no room","code":"UNAVAILABLE"}\n'
+
+
 def test_ids_are_one_line_each():
     assert encode_ids(3, 9, 3) == b'{"id":"3-9"}\n{"id":"3-10"}\n{"id":"3-11"}\n'
     assert encode_ids(0, 1, 0) == b""

@@ -20,7 +20,6 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
-from miniqueue.core.message.parts import without_parts
 from miniqueue.errors import (
     DedupMismatchError,
     FullError,
@@ -72,6 +71,7 @@ from miniqueue.server.asgi.early_errors import (
     UnknownTransferCodingError,
 )
 from miniqueue.server.asgi.request import ACCOUNT_KEY
+from miniqueue.wire.json_lines import error_members
 
 Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -229,13 +229,12 @@ def error_reply(
 ) -> Reply:
     """Return the reply for an error: `{"error": text, "code": word}`, then the members of `more`."""
     status = status_of(error)
-    content = {"error": without_parts(str(error)), "code": error.code, **more}
     added = _HEADERS.get(status, ())
     if isinstance(error, MemoryLimitError):
         added = _AGAIN_SOON
     elif isinstance(error, RateLimitError):
         added = ((b"retry-after", b"%d" % ceil(error.seconds)),)
-    return json_reply(status, content, [*added, *headers])
+    return json_reply(status, {**error_members(error), **more}, [*added, *headers])
 
 
 class AnsweredError(MiniqueueError):

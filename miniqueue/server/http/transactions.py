@@ -43,7 +43,7 @@ from miniqueue.server.asgi.replies import JSON_LINES, Reply, error_reply
 from miniqueue.server.asgi.request import query_of, read_body
 from miniqueue.server.http.settle import nack_options_of, reason_of, receipts_of, seconds_of
 from miniqueue.wire.json_bytes import take_payload
-from miniqueue.wire.json_lines import encode_id, encode_ids, max_line_bytes
+from miniqueue.wire.json_lines import encode_id, encode_ids, error_members, max_line_bytes
 
 #: Number of bytes of lines that are decoded in one event-loop iteration, and how many bytes a line counts in addition.
 TURN_BYTES: Final = 64 << 10
@@ -116,8 +116,8 @@ class TransactionEndpoint:
 
 def _refusal(number: int, count: int, error: MiniqueueError) -> Reply:
     """Return the reply for an act, from 1, that cannot be done."""
-    text = str(TransactionRefusedError(f"act {number} of {count}", error))
-    return error_reply(error, more={"error": text, "act": number})
+    refusal = TransactionRefusedError(f"act {number} of {count}", error)
+    return error_reply(error, more={**error_members(refusal), "act": number})
 
 
 def _add(acts: list[Act], act: Act) -> None:

@@ -28,7 +28,7 @@ from miniqueue.errors import InvalidTopicError, LimitReachedError, PayloadTooLar
 from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.asgi.request import parameters_of, read_body
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Owners, WithoutParts, replaying
+from miniqueue.server.shards.http.owners import Owners, replaying
 
 #: Number of bytes of lines that are inspected in one event-loop iteration; how many bytes a line counts in addition.
 TURN_BYTES: Final = 64 << 10
@@ -83,11 +83,10 @@ class _Bodies:
         """Answer in the shard of all topics; without any, in this process."""
         own = self._owners.placing.number
         shard = next(iter(shards), own)
-        shown = WithoutParts(scope, receive, send).send
         if shard == own:
-            await self._app(scope, receive, shown)
+            await self._app(scope, receive, send)
         else:
-            await self._owners.pass_on(shard, scope, receive, shown)
+            await self._owners.pass_on(shard, scope, receive, send)
 
     # --- transactions -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ There is one way to all shards, this one included, so that all answer alike.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -24,7 +23,6 @@ from miniqueue.server.shards.http.tunnel import Passing, Tunnels, pass_on
 
 #: How much memory a gathered byte costs: as part of an answer, and of the reply that is made of all.
 GATHERED_FACTOR: Final = 2
-_PART_IN_JSON: Final = re.compile(rb"\\u001f\d{1,2}")
 _OWN_HEADERS: Final = frozenset({b"content-length", b"content-type", b"x-content-type-options"})
 
 ResultT = TypeVar("ResultT")
@@ -201,38 +199,6 @@ def replaying(body: bytes, receive: Receive | None = None) -> Receive:
     return receive_again
 
 
-def without_parts(answer: Answer) -> Answer:
-    """Return an answer; the text of an error without the numbers of parts in the names of spread topics."""
-    return answer._replace(body=error_without_parts(answer.body)) if answer.is_error else answer
-
-
-def error_without_parts(error: bytes) -> bytes:
-    """Return the JSON of an error without the numbers of parts in the names of spread topics."""
-    return _PART_IN_JSON.sub(b"", error)
-
-
 def first_error(answers: Sequence[Answer]) -> Answer | None:
     """Return the first answer that is an error."""
     return next((answer for answer in answers if answer.is_error), None)
-
-
-class WithoutParts:
-    """Passes a reply on; an error, which is short, as a whole, without the numbers of parts."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._request = scope, receive
-        self._send = send
-        self._start: Message | None = None
-        self._body = b""
-
-    async def send(self, message: Message) -> None:
-        """Accept a part of the reply."""
-        if message["type"] == "http.response.start" and message["status"] >= 400:
-            self._start = message
-        elif self._start is None:
-            await self._send(message)
-        else:
-            self._body += message["body"]
-            if not message.get("more_body", False):
-                answer = without_parts(Answer(self._start["status"], self._start["headers"], self._body))
-                await answer.reply()(*self._request, self._send)

@@ -31,7 +31,7 @@ from miniqueue.errors import InvalidTopicError
 from miniqueue.server.asgi.replies import JSON_LINES
 from miniqueue.server.asgi.request import lists_of, query_of
 from miniqueue.server.shards.http.door import Handler
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, unless_gone, without_parts
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, unless_gone
 
 #: How long one shard waits for messages with `autoack`, before the next one does.
 SLICE_SECONDS: Final = 0.1
@@ -226,7 +226,7 @@ class _Request:
     ) -> Answer:
         query = [*self._queries[shard], ("count", b"%d" % max_count), ("wait", f"{wait_seconds:.3f}".encode())]
         scope = {**self._scope, "query_string": urlencode(query).encode()}
-        return without_parts(await self._owners.ask(shard, scope, self._gathering, take=take))
+        return await self._owners.ask(shard, scope, self._gathering, take=take)
 
 
 def _messages(lines: bytes) -> Answer:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, WithoutParts, together, without_parts
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together
 from miniqueue.server.shards.links.peers import Peers
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
@@ -85,12 +85,12 @@ class Parts:
     async def pass_on(self, topic: Spread, number: int, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to a part, and its reply back; raises as `Owners.pass_on`."""
         named = scope_of_part(scope, topic, number)
-        await self.owners.pass_on(self.shard_of(topic, number), named, receive, WithoutParts(scope, receive, send).send)
+        await self.owners.pass_on(self.shard_of(topic, number), named, receive, send)
 
     async def ask(self, topic: Spread, number: int, scope: Scope, gathering: Gathering, body: bytes = b"") -> Answer:
         """Return the answer of a part to a request with this body; raises as `Owners.ask`."""
         named = scope_of_part(scope, topic, number)
-        return without_parts(await self.owners.ask(self.shard_of(topic, number), named, gathering, body))
+        return await self.owners.ask(self.shard_of(topic, number), named, gathering, body)
 
     async def ask_each(
         self, topic: Spread, numbers: Iterable[int], scope: Scope, gathering: Gathering, body: bytes = b""

@@ -20,7 +20,7 @@ from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeEr
 from miniqueue.server.asgi.replies import OK, STATUS, AnsweredError
 from miniqueue.server.asgi.request import read_body
 from miniqueue.server.http.topics import MAX_BODY_BYTES
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, replaying, without_parts
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, replaying
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.whole import Whole, present
 
@@ -82,7 +82,7 @@ class Setting:
             answer = await self._owners.ask(self._home_of(topic), scope, gathering, body)
             if not answer.is_error:
                 await self._complete(topic, is_new=answer.status == _CREATED)
-            await without_parts(answer).reply()(scope, receive, send)
+            await answer.reply()(scope, receive, send)
 
     async def _begin_letters(self, topic: Spread, scope: Scope, gathering: Gathering) -> Answer | None:
         """Give dead letters settings of their own, if there are any; return the error if there must be some."""

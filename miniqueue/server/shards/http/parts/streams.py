@@ -33,7 +33,7 @@ from miniqueue.errors import (
 )
 from miniqueue.server.asgi.replies import begin_json_lines
 from miniqueue.server.asgi.request import query_of
-from miniqueue.server.shards.http.owners import error_without_parts, together
+from miniqueue.server.shards.http.owners import together
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.lasting import LastingRequest
 from miniqueue.server.shards.http.receiving import UseGroup
@@ -217,9 +217,9 @@ class _Stream:
     def _take(self, number: int, lines: Sequence[bytes]) -> None:
         for line in lines:
             if line.startswith(ANSWER_START):
-                self._answer(number, orjson.loads(error_without_parts(line))["answer"])
+                self._answer(number, orjson.loads(line)["answer"])
             elif not line.startswith(b'{"receipt":"'):
-                self._fail(error_without_parts(line))
+                self._fail(line)
             elif self._window is None:
                 self._put(line)
             else:
