@@ -332,6 +332,11 @@ class Broker:
         return self._engine.journal.sync()
 
     @property
+    def open_commit(self) -> Commit:
+        """The commit that includes what is published now."""
+        return self._engine.journal.committer.open
+
+    @property
     def refusal(self) -> type[UnavailableError] | None:
         """The error with which publishes are refused now, or None."""
         return self._engine.journal.admission.refusal

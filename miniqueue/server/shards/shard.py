@@ -193,7 +193,7 @@ class Shard:
         receiving = Receiving(
             owners, app, broker.spread_of, partial(use_group, broker, self.peers), partial(join, self.peers)
         )
-        parts = Parts(owners, app, self.peers, broker.spread_of, broker.max_message_bytes)
+        parts = Parts(owners, self.peers, broker.spread_of, lambda: broker.open_commit, broker.max_message_bytes)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),
             **body_routes(

@@ -6,6 +6,9 @@
 What stays takes no detour. The doors tell each other what their clients publish, with the question whether a shard
 answers; from that, each computes the same. Before a door knows anything, and for topics that it does not report, it
 serves all parts in turn. The choice counts messages, so that batches of any size are balanced.
+
+Messages that come together are in one part, of whichever clients: so a commit has one chunk of them, as without parts,
+and not a small one for each part.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,19 +35,40 @@ class PartChoice:
     def __init__(self, placing: Placing) -> None:
         self._placing = placing
         self._topics: dict[bytes, _Topic] = {}
+        self._distant: list[_Topic] = []  # those whose messages go to another shard now
         self._reports: dict[int, Mapping[str, int]] = {}
 
-    def choose(self, topic: bytes, part_count: int, message_count: int) -> int:
-        """Return the number of the part that gets messages which come together."""
+    def choose(self, topic: bytes, part_count: int, message_count: int, company: object = None) -> int:
+        """Return the number of the part that gets messages which come together.
+
+        `company` is what else they come with, such as the open commit: the next ones with the same are in this part,
+        too, unless it is in another shard, and `part` was called. None: they come alone.
+        """
         chosen = self._topics.get(topic)
         if chosen is None or chosen.part_count != part_count:
             chosen = self._topics[topic] = _Topic(self._placing, topic, part_count)
-        return chosen.choose(message_count)
+        if company is not None and company is chosen.company:
+            number = chosen.number
+        else:
+            number = chosen.choose(message_count)
+            if company is not None:
+                chosen.company, chosen.number = company, number
+                if not chosen.is_own(number):
+                    self._distant.append(chosen)
+        chosen.add(number, message_count)
+        return number
 
-    def add(self, topic: bytes, number: int, message_count: int) -> None:
-        """Count messages that get the part of others before them, with which they come together."""
-        if (chosen := self._topics.get(topic)) is not None:
-            chosen.add(number, message_count)
+    @property
+    def has_distant(self) -> bool:
+        """Whether messages that come together go to another shard, until `part` is called."""
+        return bool(self._distant)
+
+    def part(self) -> None:
+        """Choose again for what would go to another shard: there, it is not in the open commit of this one."""
+        distant, self._distant = self._distant, []
+        for topic in distant:
+            if not topic.is_own(topic.number):
+                topic.company = None
 
     def report(self) -> dict[str, int]:
         """Return how many messages this process has accepted for each topic, of which it has accepted some lately."""
@@ -74,36 +98,42 @@ class _Topic:
     Attributes:
       accepted: how many messages without keys this process has accepted.
       accepted_before: how many they were a period ago.
+      company: what the last choice is for.
+      number: the part that was chosen.
     """
 
     def __init__(self, placing: Placing, topic: bytes, part_count: int) -> None:
         home, shard_count = placing.shard_of(topic), placing.shard_count
         self.part_count = part_count
         self.accepted = self.accepted_before = 0
+        self.company: object = None
+        self.number = 0
         self._own, self._home = placing.number, home
         self._parts = [range((shard - home) % shard_count, part_count, shard_count) for shard in range(shard_count)]
-        self._turns = [0] * shard_count
+        self._counts = [0] * part_count  # how many messages each part has got
         self._even = [len(parts) / part_count for parts in self._parts]
         self._weights = self._even  # the share of each shard in what this process accepts
         self._due = [0.0] * shard_count  # how many messages a shard should have got, and has not
         self._before: list[int] | None = None
         self._lately = [0.0] * shard_count
 
+    def is_own(self, number: int) -> bool:
+        """Return whether a part is in this shard."""
+        return (self._home + number) % len(self._parts) == self._own
+
     def choose(self, message_count: int) -> int:
-        """Return the number of the part."""
+        """Return the number of the part for so many messages."""
         shard = self._own
         if self._weights[shard] < 1:
             due = [due + weight * message_count for due, weight in zip(self._due, self._weights, strict=True)]
             shard = due.index(max(due))
-        parts, turn = self._parts[shard], self._turns[shard]
-        self._turns[shard] = turn + 1
-        number = parts[turn % len(parts)]
-        self.add(number, message_count)
-        return number
+        parts = self._parts[shard]
+        return parts[0] if len(parts) == 1 else min(parts, key=self._counts.__getitem__)
 
     def add(self, number: int, message_count: int) -> None:
         """Count messages that go to a part."""
         self.accepted += message_count
+        self._counts[number] += message_count
         if self._weights[self._own] < 1:
             self._due = [due + weight * message_count for due, weight in zip(self._due, self._weights, strict=True)]
             self._due[(self._home + number) % len(self._due)] -= message_count

@@ -49,6 +49,7 @@ class Peers:
         self._paths = paths
         self.chance = Random(placing.number)
         self.part_choice = PartChoice(placing)
+        self._is_parting = False
         self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
         self.growth = Growth()
@@ -72,6 +73,21 @@ class Peers:
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
         return link
+
+    def choose_part(self, topic: bytes, part_count: int, message_count: int, commit: object) -> int:
+        """Return the part of messages without a key.
+
+        What enters the same commit, or comes in the same iteration, is in one part, so that it is one batch.
+        """
+        number = self.part_choice.choose(topic, part_count, message_count, commit)
+        if self.part_choice.has_distant and not self._is_parting:
+            self._is_parting = True
+            asyncio.get_running_loop().call_soon(self._part)
+        return number
+
+    def _part(self) -> None:
+        self._is_parting = False
+        self.part_choice.part()
 
     async def connect_http(self, number: int, make: Callable[[bytes], ProtocolT]) -> ProtocolT:
         """Return a new tunnel to a shard, whose protocol `make` returns for what it sends first; raises OSError."""

@@ -1,7 +1,7 @@
 """Spread topics for one connection: what concerns one is carried out by its parts.
 
     a message with a key, a receipt, an id, a partition ─▶ the part that it names ─▶ here, or passed on to its owner
-    messages without a key ─▶ one part for all of a pipeline
+    messages without a key ─▶ one part for all that come together
     others ─▶ all parts are asked; their replies become one (`parts`)
     settings ─▶ the home shard, which brings them to all others
 
@@ -46,7 +46,6 @@ class SpreadTopics:
         self._peers = peers
         self._owners = owners
         self._receiver = receiver
-        self._chosen: dict[bytes, int] = {}  # the parts of messages without keys, until the next iteration
         self._stream: SpreadStream | None = None
         self._got = Got(client, peers.placing, owners.ask)
 
@@ -101,15 +100,8 @@ class SpreadTopics:
     # --- one part ---------------------------------------------------------------------------------------------
 
     def _choose(self, topic: bytes, part_count: int, message_count: int) -> int:
-        """Return the part of messages without a key: those of one pipeline are in one, so that they are one batch."""
-        if not self._chosen:
-            asyncio.get_running_loop().call_soon(self._chosen.clear)
-        number = self._chosen.get(topic)
-        if number is None:
-            number = self._chosen[topic] = self._peers.part_choice.choose(topic, part_count, message_count)
-        else:
-            self._peers.part_choice.add(topic, number, message_count)
-        return number
+        """Return the part of messages without a key."""
+        return self._peers.choose_part(topic, part_count, message_count, self._client.broker.open_commit)
 
     def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
         """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""

@@ -10,6 +10,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.server.shards.links.part_choice import PartChoice
 
 TOPIC = b"orders"
+PLACING = Placing(0, 2)
 
 
 class Doors:
@@ -117,3 +118,29 @@ def test_a_topic_with_more_parts_uses_them():
     doors.sent = 0
     doors.run([50, 50], 100, Random(9))
     assert doors.unevenness < 0.05
+
+
+def test_messages_that_come_together_are_in_one_part():
+    doors = Doors(2, 8)
+    doors.run([50, 50], 20, Random(10))
+    [first, *_] = doors.choices
+    commits = object(), object()
+    chosen = [{first.choose(TOPIC, 8, count, commit) for count in (1, 32, 32)} for commit in commits]
+    assert [len(parts) for parts in chosen] == [1, 1]
+    assert chosen[0] != chosen[1]
+
+
+def test_messages_for_another_shard_are_together_for_one_iteration():
+    choice, commit = PartChoice(Placing(0, 2)), object()
+    chosen = set[int]()
+    for _ in range(4):
+        [part] = {choice.choose(TOPIC, 2, 10, commit) for _ in range(2)}
+        chosen.add(part)
+        is_distant = PLACING.shard_of(part_name(TOPIC, part)) == 1
+        assert choice.has_distant == is_distant
+        choice.part()
+        assert not choice.has_distant
+        if not is_distant:
+            assert choice.choose(TOPIC, 2, 1, commit) == part
+            commit = object()
+    assert chosen == {0, 1}

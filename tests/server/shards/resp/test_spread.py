@@ -108,6 +108,17 @@ async def test_messages_of_a_pipeline_without_keys_are_in_one_part(client):
     assert len(parts) == PARTS
 
 
+async def test_messages_of_several_clients_that_come_together_are_in_one_part(client, connect):
+    others = [connect(), connect()]
+    for _ in range(2 * PARTS):
+        for each in others:
+            each.tell(*[(b"PUBLISH", TOPIC, b"x")] * 10)
+        for each in others:
+            assert await each.hear(10) == [b"+OK\r\n"] * 10
+        messages = await receive(client, b"COUNT", b"100", b"AUTOACK")
+        assert len({receipt.partition(b"-")[0] for receipt, _, _ in messages}) == 1
+
+
 async def test_a_pipeline_to_all_parts_is_answered_in_order(client):
     pubs = [(b"PUB", TOPIC, b"%d" % number, b"KEY", b"%d" % number) for number in range(50)]
     refused = (b"PUB", TOPIC, b"x", b"TTL", b"soon")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
@@ -45,9 +45,9 @@ class Parts:
 
     Args:
       owners: the owners of all shards.
-      app: the application of this process.
       peers: choose parts for messages without keys, and report changes of parts.
       spread_of: returns over how many parts a topic is spread, 0 for others.
+      open_commit: returns the commit of this process that includes what is published now.
       max_message_bytes: maximum size of a payload.
 
     Attributes:
@@ -56,18 +56,23 @@ class Parts:
     """
 
     def __init__(
-        self, owners: Owners, app: ASGIApp, peers: Peers, spread_of: Callable[[bytes], int], max_message_bytes: int
+        self,
+        owners: Owners,
+        peers: Peers,
+        spread_of: Callable[[bytes], int],
+        open_commit: Callable[[], object],
+        max_message_bytes: int,
     ) -> None:
         self.owners = owners
         self.spread_of = spread_of
         self.growth = peers.growth
         self.max_message_bytes = max_message_bytes
-        self._app = app
-        self._choice = peers.part_choice
+        self._peers = peers
+        self._open_commit = open_commit
 
     def choose(self, topic: Spread, message_count: int) -> int:
         """Return the number of the part of messages without a key, which come together."""
-        return self._choice.choose(topic.name, topic.part_count, message_count)
+        return self._peers.choose_part(topic.name, topic.part_count, message_count, self._open_commit())
 
     def part_for(self, topic: Spread, key: bytes, message_count: int = 1) -> int:
         """Return the number of the part of a key, or of what is in its place; of none, a part that is chosen."""
