@@ -17,7 +17,6 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
-from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.asgi.replies import Reply, json_reply
@@ -25,6 +24,7 @@ from miniqueue.server.asgi.request import query_of
 from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.owners import Answer, Owners, first_error
 from miniqueue.server.views.usage import limit_of_all
+from miniqueue.server.views.wholes import Row, whole_name
 
 #: Number of rows that are merged in one iteration of the event loop.
 ROWS_IN_TURN: Final = 1_000
@@ -32,7 +32,6 @@ _NOT_FOUND: Final = 404
 
 #: Makes one reply of those of all shards, none of which is an error.
 Merge = Callable[[Owners, Scope, list[Answer]], Awaitable[Reply]]
-Row = dict[str, Any]
 
 
 def merging_routes(owners: Owners, quotas_of: Callable[[str], Quotas]) -> dict[tuple[str, str], Handler]:
@@ -94,7 +93,7 @@ async def _listed(name: str, key: Callable[[Row], Any], _owners: Owners, _scope:
 async def _topics(_owners: Owners, _scope: Scope, answers: list[Answer]) -> Reply:
     rows = list[Row]()
     async for row in _in_order("topics", _by_topic, answers):
-        name = _whole_name(row["topic"])
+        name = whole_name(row["topic"])
         if not rows or rows[-1]["topic"] != name:
             rows.append(row | {"topic": name})
         else:  # another part of a spread topic
@@ -124,10 +123,6 @@ async def _in_order(name: str, key: Callable[[Row], Any], answers: list[Answer])
 def _by_topic(row: Row) -> str:
     topic: str = row["topic"]
     return topic  # the order of code points is that of the bytes of UTF-8; the parts of a topic follow each other
-
-
-def _whole_name(topic: str) -> str:
-    return whole_of(topic.encode()).decode()
 
 
 def _by_number(row: Row) -> int:

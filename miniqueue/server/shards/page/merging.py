@@ -17,10 +17,10 @@ from miniqueue.server.shards.page.wholes import (
     whole_findings,
     whole_holders,
     whole_letters,
-    whole_name,
     whole_names,
     whole_rows,
 )
+from miniqueue.server.views.wholes import whole_name
 
 #: A read model, as JSON.
 Content: TypeAlias = dict[str, Any]

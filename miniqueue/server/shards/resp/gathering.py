@@ -16,14 +16,15 @@ from typing import Any, Final, TypeAlias
 import hiredis
 
 from miniqueue.broker.inspect.peeked import MAX_COUNT, parse_count
-from miniqueue.core.message.parts import MAX_PARTS, whole_of
+from miniqueue.core.message.parts import whole_of
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
 from miniqueue.server.resp.commands.connection import LINK_MARK
 from miniqueue.server.resp.commands.context import Client
-from miniqueue.server.shards.resp.parts.acts import JOIN, on_tasks
+from miniqueue.server.shards.resp.parts.acts import on_tasks
 from miniqueue.server.views.outbox import OUTBOX_FIELDS, fields_of_all
 from miniqueue.server.views.usage import limit_of_all
+from miniqueue.server.views.wholes import ids_of_tasks
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command
 
@@ -46,8 +47,8 @@ async def gathered(client: Client, placing: Placing, ask: Ask, ask_all: AskAll, 
     """Return the reply of all shards to a command; raises MiniqueueError."""
     word, subcommand = command[0].upper(), command[1].upper() if len(command) > 1 else b""
     if word == b"TASK" and subcommand in (b"GET", b"CANCEL") and len(command) == 3:
-        ids = command[2].split(JOIN, MAX_PARTS)
-        if all(map(bytes.isdigit, ids)):
+        ids = ids_of_tasks(command[2])
+        if ids[0].isdigit():
             ask_one = partial(_on_task, placing, ask, ask_all, command)
             return await (ask_one(ids[0]) if len(ids) == 1 else on_tasks(ask_one, ids, client.session.protocol))
     answers = await ask_all(command)

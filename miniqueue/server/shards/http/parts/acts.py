@@ -10,12 +10,12 @@ An error of one part does not keep the others from their work.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from miniqueue.core.message.parts import MAX_PARTS
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.core.options.consume import parse_switch
 from miniqueue.server.asgi.request import parameters_of
@@ -23,14 +23,11 @@ from miniqueue.server.asgi.routing import topic_of
 from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.merging import of_one
 from miniqueue.server.shards.http.owners import Answer, Owners, first_error
-from miniqueue.server.shards.http.parts.figures import Row
 from miniqueue.server.shards.http.parts.whole import ABSENT, Whole, code_of, json_answer, present
+from miniqueue.server.views.wholes import TASK_JOIN, Row, ids_of_tasks, whole_task
 
-#: Between the ids of the tasks of the parts, in the id of the whole.
-JOIN: Final = b"-"
 #: The least rate of a part.
 LEAST_RATE: Final = 1e-9
-_STATUSES: Final = ("running", "failed", "cancelled", "done")
 
 
 async def act(whole: Whole) -> Answer:
@@ -106,7 +103,7 @@ async def _begin(whole: Whole, options: dict[str, bytes], limit: int | None) -> 
     ids = [orjson.loads(answer.body)["task"] for answer in answers if not answer.is_error]
     error = first_error(present(answers))
     if error is None:
-        return json_answer({"task": JOIN.decode().join(ids)})
+        return json_answer({"task": TASK_JOIN.join(ids)})
     for task in ids:
         await whole.cancel(task)
     return error
@@ -114,8 +111,9 @@ async def _begin(whole: Whole, options: dict[str, bytes], limit: int | None) -> 
 
 def task_routes(owners: Owners, others: dict[tuple[str, str], Handler]) -> dict[tuple[str, str], Handler]:
     """Return the handlers, by method and route, of tasks, for which those of others are in `others`."""
+    merge = partial(whole_task, ended_at="endedAtMs")
     return {
-        ("GET", "/tasks/{id}"): _Tasks(owners, others["GET", "/tasks/{id}"], _whole_task).answer,
+        ("GET", "/tasks/{id}"): _Tasks(owners, others["GET", "/tasks/{id}"], merge).answer,
         ("DELETE", "/tasks/{id}"): _Tasks(owners, others["DELETE", "/tasks/{id}"], _whole_cancelled).answer,
     }
 
@@ -130,8 +128,7 @@ class _Tasks:
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; raises MiniqueueError."""
-        ids = topic_of(scope).split(JOIN)
-        if not 1 < len(ids) <= MAX_PARTS or not all(map(bytes.isdigit, ids)):
+        if len(ids := ids_of_tasks(topic_of(scope))) == 1:
             await self._other(scope, receive, send)
             return
         with self._owners.gathering(scope) as gathering:
@@ -146,24 +143,4 @@ class _Tasks:
 
 
 def _whole_cancelled(rows: Sequence[Row]) -> Row:
-    return {"cancelled": JOIN.decode().join(row["cancelled"] for row in rows)}
-
-
-def _whole_task(rows: Sequence[Row]) -> Row:
-    """Return tasks as one: it runs until all have ended, and has failed if one has."""
-    whole = dict(rows[0])
-    whole["id"] = JOIN.decode().join(row["id"] for row in rows)
-    whole["status"] = min((row["status"] for row in rows), key=_STATUSES.index)
-    for name in ("count", "scanned", "limit", "rate"):
-        values = [row.get(name) for row in rows]
-        if name in whole:
-            whole[name] = None if None in values else _sum(values)
-    ends = [ended_at_ms for row in rows if (ended_at_ms := row.get("endedAtMs")) is not None]
-    whole["endedAtMs"] = max(ends) if len(ends) == len(rows) else None
-    whole["error"] = next((row["error"] for row in rows if row.get("error") is not None), None)
-    return {name: value for name, value in whole.items() if name in rows[0] or value is not None}
-
-
-def _sum(values: Sequence[Any]) -> float:
-    total: float = sum(values)
-    return round(total, 3) if isinstance(total, float) else total
+    return {"cancelled": TASK_JOIN.join(row["cancelled"] for row in rows)}

@@ -16,20 +16,21 @@ from miniqueue.core.message.parts import part_of_id
 from miniqueue.core.options.start import FromMessage, FromMessages, parse_start
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer
-from miniqueue.server.shards.http.parts.figures import Row, whole_group, whole_groups, whole_holders
 from miniqueue.server.shards.http.parts.whole import (
     ABSENT,
     EXISTING,
     Whole,
     code_of,
+    joined,
     last,
     merged,
 )
+from miniqueue.server.views.wholes import Row, whole_group, whole_groups, whole_holders
 
 
 async def list_groups(whole: Whole) -> Answer:
     """Return all groups."""
-    return merged(await whole.ask_all(), lambda contents: {"groups": whole_groups(each["groups"] for each in contents)})
+    return merged(await whole.ask_all(), lambda contents: {"groups": whole_groups(joined("groups", contents))})
 
 
 async def get(whole: Whole) -> Answer:
@@ -41,7 +42,7 @@ async def holders(whole: Whole) -> Answer:
     """Return who holds leases of a group."""
 
     def merge(contents: Sequence[Row]) -> Row:
-        return {"holders": whole_holders(row for each in contents for row in each["holders"])}
+        return {"holders": whole_holders(joined("holders", contents), "remainingMs")}
 
     return merged(await whole.ask_all(), merge)
 

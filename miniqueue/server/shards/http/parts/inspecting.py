@@ -9,7 +9,6 @@ Ids, receipts, and positions contain the part, so that a page continues where th
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 import orjson
@@ -21,12 +20,14 @@ from miniqueue.broker.leases.listing import MAX_COUNT
 from miniqueue.core.message.parts import PART_BITS, part_of_id
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer
-from miniqueue.server.shards.http.parts.figures import Row, whole_topic
 from miniqueue.server.shards.http.parts.whole import ABSENT, Whole, code_of, joined, json_answer, merged, present
+from miniqueue.server.views.wholes import Row, whole_figures
 
 #: Returns the settings of a spread topic; None for dead letters that have none of their own.
 SettingsOf = Callable[[bytes], Row | None]
 _PARTITIONS: Final = "partitions"
+#: Members of the statistics that are none.
+_NO_FIGURES: Final = frozenset({"topic", "settings"})
 
 
 async def statistics(settings_of: SettingsOf, whole: Whole) -> Answer:
@@ -35,14 +36,15 @@ async def statistics(settings_of: SettingsOf, whole: Whole) -> Answer:
 
     def merge(rows: Sequence[Row]) -> Row:
         own = settings or {**rows[0]["settings"], "spread": topic.part_count}
-        return {"topic": topic.name.decode(), **whole_topic(rows), "settings": own}
+        figures = [{name: value for name, value in row.items() if name not in _NO_FIGURES} for row in rows]
+        return {"topic": topic.name.decode(), **whole_figures(figures), "settings": own}
 
     return merged(await whole.ask_all(), merge)
 
 
 async def partitions(whole: Whole) -> Answer:
     """Return the partitions of all parts."""
-    return merged(await whole.ask_all(), partial(joined, _PARTITIONS))
+    return merged(await whole.ask_all(), lambda contents: {_PARTITIONS: joined(_PARTITIONS, contents)})
 
 
 async def messages(whole: Whole) -> Answer:

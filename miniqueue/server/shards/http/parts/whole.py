@@ -15,12 +15,11 @@ from miniqueue.errors.requests import GroupExistsError, UnknownGroupError, Unkno
 from miniqueue.server.asgi.replies import JSON
 from miniqueue.server.shards.http.owners import Answer, Gathering, first_error, together, unless_gone
 from miniqueue.server.shards.http.parts.asking import Parts, Spread, with_query
+from miniqueue.server.views.wholes import Row
 
 #: The codes of errors of parts that are left out.
 ABSENT: Final = frozenset({UnknownTopicError.code, UnknownGroupError.code})
 EXISTING: Final = frozenset({GroupExistsError.code})
-
-Row = dict[str, Any]
 
 
 class Whole:
@@ -108,6 +107,6 @@ def last(answers: Sequence[Answer], absent: frozenset[str] = ABSENT) -> Answer:
     return first_error(known) or known[-1]
 
 
-def joined(name: str, contents: Iterable[Row]) -> Row:
+def joined(name: str, contents: Iterable[Row]) -> list[Any]:
     """Return the elements of all lists of this name."""
-    return {name: [each for content in contents for each in content[name]]}
+    return [each for content in contents for each in content[name]]

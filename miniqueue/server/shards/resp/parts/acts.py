@@ -14,19 +14,17 @@ from typing import Any, Final
 
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.shards.resp.parts.merging import ABSENT, error_of, map_of, parsed
+from miniqueue.server.shards.resp.parts.merging import ABSENT, error_of, map_of, parsed, row_of
 from miniqueue.server.shards.resp.parts.pages import AskPart
 from miniqueue.server.shards.resp.parts.words import flag_of, option_of, with_option
+from miniqueue.server.views.wholes import TASK_JOIN, whole_task
 from miniqueue.wire.resp_parser import Command
-from miniqueue.wire.resp_replies import Value, bulk, encode, integer
+from miniqueue.wire.resp_replies import bulk, encode, integer
 
-#: Between the ids of the tasks of the parts, in the id of the whole.
-JOIN: Final = b"-"
 #: The least rate of a part.
 LEAST_RATE: Final = 1e-9
 #: Words before the options of each command.
 _WORDS: Final = {b"MESSAGES": 3, b"REDRIVE": 2, b"PURGE": 2}
-_STATUSES: Final = (b"running", b"failed", b"cancelled", b"done")
 
 
 async def act(ask: AskPart, part_count: int, protocol: int, command: Command) -> bytes:
@@ -107,7 +105,7 @@ async def _begin(ask: AskPart, part_count: int, command: Command, start: int, li
         raise
     error = error_of(answers)
     if error is None:
-        return bulk(JOIN.join(ids.values()))
+        return bulk(TASK_JOIN.encode().join(ids.values()))
     await _cancel(ask, ids)
     return error
 
@@ -125,24 +123,4 @@ async def on_tasks(ask: Callable[[bytes], Awaitable[bytes]], ids: Sequence[bytes
     error = next((answer for answer in answers if answer.startswith(b"-")), None)
     if error is not None or answers[0].startswith(b"+"):
         return error or answers[0]
-    return encode(_task([map_of(parsed(answer)) for answer in answers]), protocol)
-
-
-def _task(tasks: Sequence[dict[bytes, Any]]) -> dict[Value, Value]:
-    """Return tasks as one: it runs until all have ended, and has failed if one has."""
-    whole = dict(tasks[0])
-    whole[b"id"] = JOIN.join(task[b"id"] for task in tasks)
-    whole[b"status"] = min((task[b"status"] for task in tasks), key=_STATUSES.index)
-    for name in (b"count", b"scanned", b"limit", b"rate"):
-        values = [task[name] for task in tasks]
-        whole[name] = None if None in values else _sum(values)
-    ends = [task[b"ended_at_ms"] for task in tasks]
-    whole[b"ended_at_ms"] = None if None in ends else max(ends)
-    whole[b"error"] = next((task[b"error"] for task in tasks if task[b"error"] is not None), None)
-    return dict(whole.items())
-
-
-def _sum(values: Sequence[Any]) -> Value:
-    """Return a sum; version 2 of the protocol has no floating-point numbers."""
-    numbers = [float(value) if isinstance(value, bytes) else value for value in values]
-    return round(sum(numbers), 3) if any(isinstance(number, float) for number in numbers) else sum(numbers)
+    return encode(whole_task([row_of(parsed(answer)) for answer in answers], "ended_at_ms"), protocol)

@@ -9,27 +9,23 @@ A part that has no such group, or, of dead letters, does not exist yet, is left 
 An error of any other part is the reply: half of an answer would be a wrong one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import hiredis
 
-from miniqueue.wire.resp_replies import Value, encode, joined_arrays
+from miniqueue.server.views.wholes import Row, whole_figures, whole_group, whole_groups, whole_holders, whole_members
+from miniqueue.wire.resp_replies import encode, joined_arrays
 
 #: Makes one reply of those of the parts, none of which is an error; gets the version of the protocol.
 Merge: TypeAlias = Callable[[Sequence[bytes], int], bytes]
 
 #: Errors of a part that is left out, unless it is true of all: it has no such group, or, of dead letters, is not there.
 ABSENT: Final = (b"-NOTOPIC", b"-NOGROUP")
-#: Figures that are not sums. A consumer can read all parts, so that the part with most of them says how many there are.
-_LARGEST: Final = frozenset(
-    {b"consumers", b"waiting", b"paused", b"paused_in", b"paused_out", b"ephemeral", b"idle_seconds"}
-    | {b"oldest_seconds", b"retained_seconds", b"latency_p50_seconds", b"latency_p99_seconds"}
-)
-_LEAST: Final = frozenset({b"unread_seconds"})
-#: Figures of groups that are lists, and maps, of partitions or their members.
-_LISTS: Final = frozenset({b"position", b"held_back"})
-_MAPS: Final = frozenset({b"lags", b"moving"})
+#: Members of a reply that are maps, and those that are texts. Version 2 of the protocol has no other texts: they are
+#: numbers with fractions.
+_MAPS: Final = frozenset({"lags", "moving", "members"})
+_TEXTS: Final = frozenset({"name", "user", "address", "id", "topic", "act", "status", "error"})
 
 
 def merged(answers: Sequence[bytes], merge: Merge, protocol: int) -> bytes:
@@ -76,73 +72,45 @@ def last(answers: Sequence[bytes], _protocol: int = 2) -> bytes:
 
 def figures(answers: Sequence[bytes], protocol: int) -> bytes:
     """Return the statistics of a topic, or other numbers by name."""
-    return encode(_figures([map_of(parsed(answer)) for answer in answers]), protocol)
+    return encode(whole_figures(_rows_of(answers)), protocol)
 
 
 def group_figures(answers: Sequence[bytes], protocol: int) -> bytes:
     """Return the statistics of a group."""
-    return encode(_group([map_of(parsed(answer)) for answer in answers]), protocol)
+    return encode(whole_group(_rows_of(answers)), protocol)
 
 
 def groups(answers: Sequence[bytes], protocol: int) -> bytes:
     """Return the statistics of each group, by name."""
-    by_name: dict[bytes, list[Mapping[bytes, Any]]] = {}
-    for group in (map_of(each) for answer in answers for each in parsed(answer)):
-        by_name.setdefault(group[b"name"], []).append(group)
-    return encode([_group(by_name[name]) for name in sorted(by_name)], protocol)
+    return encode([*whole_groups(_listed(answers))], protocol)
 
 
 def members(answers: Sequence[bytes], protocol: int) -> bytes:
     """Return the partitions of each member."""
-    return encode(_members(parsed(answer) for answer in answers), protocol)
+    return encode(whole_members(map_of(parsed(answer)) for answer in answers), protocol)
 
 
 def holders(answers: Sequence[bytes], protocol: int) -> bytes:
     """Return who holds leases, the one with most messages first."""
-    by_holder: dict[tuple[Any, Any], dict[Any, Any]] = {}
-    for each in (map_of(row) for answer in answers for row in parsed(answer)):
-        held = by_holder.setdefault((each[b"user"], each[b"address"]), each)
-        if held is not each:
-            held[b"leased"] += each[b"leased"]
-            held[b"remaining_ms"] = min(held[b"remaining_ms"], each[b"remaining_ms"])
-    ordered = sorted(
-        by_holder.values(), key=lambda held: (-held[b"leased"], held[b"user"] or b"", held[b"address"] or b"")
-    )
-    return encode(ordered, protocol)
+    return encode([*whole_holders(_listed(answers), "remaining_ms")], protocol)
 
 
-def _figures(of_parts: Sequence[Mapping[bytes, Any]]) -> dict[Value, Value]:
-    return {name: _figure(name, [part[name] for part in of_parts if name in part]) for name in of_parts[0]}
+def row_of(value: Any) -> Row:  # noqa: ANN401 - a part of a reply
+    """Return a map by names that are texts, with numbers and texts in it."""
+    return {name.decode(): _member(name.decode(), each) for name, each in map_of(value).items()}
 
 
-def _figure(name: bytes, values: Iterable[Any]) -> Value:
-    """Return a figure of the whole; None if no part has one. In version 2 of the protocol, fractions are texts."""
-    numbers = [float(value) if isinstance(value, bytes) else value for value in values if value is not None]
-    if not numbers:
-        return None
-    number: Value = max(numbers) if name in _LARGEST else min(numbers) if name in _LEAST else sum(numbers)
-    return round(number, 3) if isinstance(number, float) else number
+def _rows_of(answers: Sequence[bytes]) -> list[Row]:
+    return [row_of(parsed(answer)) for answer in answers]
 
 
-def _group(of_parts: Sequence[Mapping[bytes, Any]]) -> dict[Value, Value]:
-    group: dict[Value, Value] = {}
-    for name in of_parts[0]:
-        values = [part[name] for part in of_parts if name in part]
-        if name == b"name":
-            group[name] = values[0]
-        elif name == b"members":
-            group[name] = _members(values)
-        elif name in _LISTS:
-            group[name] = [each for value in values for each in value]
-        elif name in _MAPS:
-            group[name] = {key: each for value in values for key, each in map_of(value).items()}
-        else:
-            group[name] = _figure(name, values)
-    return group
+def _listed(answers: Sequence[bytes]) -> list[Row]:
+    return [row_of(each) for answer in answers for each in parsed(answer)]
 
 
-def _members(values: Iterable[Any]) -> dict[Value, Value]:
-    partitions: dict[Value, list[Value]] = {}
-    for name, numbers in (pair for value in values for pair in map_of(value).items()):
-        partitions.setdefault(name, []).extend(numbers)
-    return dict(partitions.items())
+def _member(name: str, value: Any) -> Any:  # noqa: ANN401 - a part of a reply
+    if name in _MAPS:
+        return map_of(value)
+    if not isinstance(value, bytes):
+        return value
+    return value.decode() if name in _TEXTS else float(value)
