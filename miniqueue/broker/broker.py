@@ -63,6 +63,7 @@ from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.core.options.consume import DEFAULT_LEASE_SECONDS, DEFAULT_SESSION_SECONDS, StreamOptions
 from miniqueue.core.settings.defaults import TopicDefaults
 from miniqueue.core.settings.placing import Placing
+from miniqueue.core.settings.spreading import Earlier
 from miniqueue.errors import MiniqueueError, UnavailableError
 from miniqueue.storage.port import Position, Snapshot, Store, Writes
 
@@ -262,6 +263,14 @@ class Broker:
         Whoever serves clients leads requests about such a topic to its parts, `core.message.parts`, in their shards.
         """
         return self._engine.topics.spread_of(name)
+
+    def earlier_of(self, name: bytes) -> Earlier:
+        """Return the numbers of parts that a spread topic has had before."""
+        return self._engine.topics.earlier_of(name)
+
+    async def knows(self, name: bytes, dedup_id: bytes, unique_key: bytes) -> bool:
+        """Return whether a publish to a topic with this id or this unique key is known there; see `Publisher`."""
+        return await self._publisher.knows(name, dedup_id, unique_key)
 
     def parts_here(self, name: bytes) -> list[bytes]:
         """Return the names of the parts of a topic that are in this shard; its own name if it is not spread."""

@@ -22,6 +22,7 @@ from miniqueue.core.message.parts import SEPARATOR, has_suffix, parse_part, part
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
+from miniqueue.core.settings.spreading import NEVER_GREW, Earlier, earlier_of
 from miniqueue.errors import InvalidTopicError, LimitReachedError
 from miniqueue.errors.requests import CrossShardError, ShardAwayError
 from miniqueue.storage.format import keys, values
@@ -67,6 +68,7 @@ class Topics:
         self.defaults = NO_DEFAULTS
         self.placing = WHOLE
         self.spread: dict[bytes, int] = {}
+        self._grown: dict[bytes, Topic] = {}  # the spread topics that have had fewer parts
         self.erasures: dict[int, bytes] = {}
         self._turns = count()
         self.outbox: Outbox | None = None
@@ -111,6 +113,14 @@ class Topics:
             name = name.removesuffix(DEAD_LETTER_SUFFIX)
         return count
 
+    def earlier_of(self, name: bytes) -> Earlier:
+        """Return the numbers of parts that a topic has had before; dead letters have as many as their topic."""
+        if not self._grown:
+            return NEVER_GREW
+        while name not in self._grown and name.endswith(DEAD_LETTER_SUFFIX):
+            name = name.removesuffix(DEAD_LETTER_SUFFIX)
+        return earlier_of(self._grown[name].settings, self._clock.now_ms()) if name in self._grown else NEVER_GREW
+
     def part_to_move_to(self, name: bytes, key: bytes) -> bytes:
         """Return the name of the topic that a message with a key, b"" for none, enters if it is moved to a topic.
 
@@ -127,6 +137,10 @@ class Topics:
             self.spread[topic.name] = topic.settings.spread
         elif self.spread:
             self.spread.pop(topic.name, None)
+        if topic.settings.spread_before:
+            self._grown[topic.name] = topic
+        elif self._grown:
+            self._grown.pop(topic.name, None)
 
     def check_destination(self, name: bytes) -> None:
         """Raise InvalidTopicError, or CrossShardError, unless messages can be moved to a topic, here or elsewhere."""
@@ -359,6 +373,7 @@ class Topics:
         self._uncounted.clear()
         self.erasures = dict(content.erasures)
         self.spread.clear()
+        self._grown.clear()
         for topic in content.topics:
             self.note_spread(topic)
             self._own(topic, topic.settings.owner or "")

@@ -23,7 +23,7 @@ from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.group import view
 from miniqueue.core.log.dedup_window import DedupWindow, Remembered
 from miniqueue.core.message.ids import DelayedId, parse_any_id
-from miniqueue.core.options.publish import PublishOptions
+from miniqueue.core.options.publish import PublishOptions, without_digest
 from miniqueue.errors.requests import InvalidOptionError
 from miniqueue.storage.format import dedup as dedup_keys
 
@@ -83,6 +83,11 @@ class Duplicates:
                 commit = self._journal.committer.of(is_next=topic.unique_keys.is_new(key, message_id))
                 return Accepted(commit, message_id, is_duplicate=True)
         return None
+
+    def remembers(self, topic: Topic, dedup_id: bytes) -> bool:
+        """Return whether something was published with a dedup id, whatever its digest."""
+        oldest_ms = self._clock.now_ms() - topic.settings.dedup_window_seconds * 1000
+        return topic.dedup is not None and topic.dedup.find(without_digest(dedup_id), oldest_ms) is not None
 
     def published(self, topic: Topic, dedup_id: bytes, count: int = 1) -> Accepted | None:
         """Return what was published with a dedup id, or None if the id can be used; raises as `first_of`.

@@ -271,6 +271,18 @@ class Publisher:
     ) -> Topic:
         return self._topics[name]
 
+    async def knows(self, name: bytes, dedup_id: bytes, unique_key: bytes) -> bool:
+        """Return whether a publish to a topic with this id or this unique key, b"" for none, is known there.
+
+        Raises StorageError or UnavailableError if the key cannot be looked up.
+        """
+        topic = self._registry.find(name)
+        if topic is None:
+            return False
+        if dedup_id and self.duplicates.remembers(topic, dedup_id):
+            return True
+        return bool(unique_key) and await self.unique.is_taken(name, unique_key)
+
     def _first_of(self, name: bytes, options: PublishOptions) -> Accepted | None:
         """Return the result of the first publish if this publish is a duplicate of it, else None."""
         if not (options.dedup_id or options.unique_key):

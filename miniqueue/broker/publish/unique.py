@@ -136,6 +136,19 @@ class UniquePublisher:
             await run.prepare(keys, replaced)
             return act(run)
 
+    async def is_taken(self, name: bytes, key: bytes) -> bool:
+        """Return whether a message of a topic has a unique key.
+
+        Raises StorageError or UnavailableError if that cannot be looked up.
+        """
+        async with self._lock((name, key)):
+            run = KnownKeys(self)
+            try:
+                await run.know([(name, key)])
+                return bool(run.owner((name, key)))
+            finally:
+                run.forget()
+
     @asynccontextmanager
     async def _holding(self, keys: Collection[_Key]) -> AsyncIterator["KnownKeys"]:
         """Wait for room, and lock the keys while the block runs; what it looks up is forgotten at its end."""
@@ -256,7 +269,7 @@ class KnownKeys:
         """Find the messages that have these keys and wait; return whether all that were found are there still."""
         for key in sorted(keys):
             self._waiting.pop(key, None)
-            if owner := self._owner(key):
+            if owner := self.owner(key):
                 with suppress(MessageStateError, UnknownTopicError):
                     self._waiting[key] = owner, await self._publisher.find(key[0], owner, self._watches)
         return all(self._found(key) is not None for key in keys if key in self._waiting)
@@ -264,9 +277,9 @@ class KnownKeys:
     def _found(self, key: _Key) -> Replaceable | None:
         """Return the message that was found to have a key, if it has the key still, and waits where it was found."""
         owner, waiting = self._waiting.get(key, (b"", None))
-        return waiting if waiting is not None and self._owner(key) == owner and waiting.is_there() else None
+        return waiting if waiting is not None and self.owner(key) == owner and waiting.is_there() else None
 
-    def _owner(self, key: _Key) -> bytes:
+    def owner(self, key: _Key) -> bytes:
         """Return the id of the message that has a key; b"" if there is none, or if it is not known."""
         topic = self._publisher.known(key[0])
         if topic is None or topic.id is None or not topic.unique_keys.is_known(key[1]):

@@ -98,6 +98,7 @@ class TopicAdmin:
                 "default_group": topic.settings.default_group,
                 "owner": topic.settings.owner,
                 "spread": topic.settings.spread,
+                "spread_before": topic.settings.spread_before,
                 **{setting: getattr(topic.settings, setting) for setting in BY_GROUP},
             }
             settings = {**settings, **{key: kept[key] for key in kept if settings.get(key) is None}}
@@ -105,7 +106,7 @@ class TopicAdmin:
         if topic is not None:
             self._check_memory(topic, wanted)
             self._check_partitions(topic, wanted)
-        self._check_spread(name, topic, wanted)
+        wanted = self._spread_as(name, topic, wanted)
         self._check_default_group(name, wanted)
         self._check_values(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         if topic is None:
@@ -127,7 +128,7 @@ class TopicAdmin:
         wanted = topic.settings.with_changes(settings, name)
         self._check_memory(topic, wanted)
         self._check_partitions(topic, wanted)
-        self._check_spread(name, topic, wanted)
+        wanted = self._spread_as(name, topic, wanted)
         self._check_default_group(name, wanted)
         self._check_values(topic.settings, wanted)
         return self._set(topic, wanted)
@@ -184,6 +185,16 @@ class TopicAdmin:
         if added_count := wanted.partitions - topic.partition_count:
             owner = topic.settings.owner or ""
             self._engine.limits.admit_partitions(added_count * len(topic.existing_groups), owner)
+
+    def _spread_as(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> TopicSettings:
+        """Return wanted settings, with the time at which a topic gets more parts; raises InvalidSettingError."""
+        current = DEFAULT_SETTINGS if topic is None else topic.settings
+        if wanted.spread_before != current.spread_before:
+            raise InvalidSettingError("spread_before", "left as it is: the broker sets it when `spread` grows")
+        self._check_spread(name, topic, wanted)
+        if not current.spread or wanted.spread == current.spread:
+            return wanted
+        return wanted._replace(spread_before=(*current.spread_before, (current.spread, self._clock.next_ms())))
 
     def _check_spread(self, name: bytes, topic: Topic | None, wanted: TopicSettings) -> None:
         """Raise InvalidSettingError if a topic cannot be spread as wanted: that is decided when it is created."""

@@ -291,6 +291,7 @@ _ELSEWHERE: Final = MappingProxyType(
     {
         "idle_groups": "set idle_seconds of a group in the table [topics.name.groups.name]",
         "ephemeral_groups": "groups that end with their last consumer are made by those who need them",
+        "spread_before": "the broker sets it when spread grows",
         "paused_groups": "a pause is no part of a file; pause and resume groups by command",
     }
 )

@@ -24,6 +24,7 @@ _NOT_COPIED: Final = frozenset(
     {
         "owner",
         "default_group",
+        "spread_before",
         *("paused_in_until_ms", "paused_out_until_ms"),
         *("idle_groups", "ephemeral_groups", "paused_groups"),
     }

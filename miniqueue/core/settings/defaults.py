@@ -24,7 +24,9 @@ from miniqueue.errors.requests import InvalidSettingError
 #: The pattern of all topics.
 ALL: Final = "*"
 #: Settings that belong to one topic, to its groups, or to a moment.
-_WITHOUT: Final = frozenset({"owner", "spread", "paused_in_until_ms", "paused_out_until_ms", *BY_GROUP})
+_WITHOUT: Final = frozenset(
+    {"owner", "spread", "spread_before", "paused_in_until_ms", "paused_out_until_ms", *BY_GROUP}
+)
 _FAMILIES: Final = ("retention", "retry")
 #: Maximum number of combinations of patterns whose settings are kept, to be shared by the topics that match them.
 _MAX_KEPT: Final = 1000

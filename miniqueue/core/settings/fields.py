@@ -241,6 +241,21 @@ def pauses_by_group(text: str) -> Field:
     return by_group(f"an end: {TIME_RULE}", parse_time_ms, _check_end, text)
 
 
+def growths(text: str) -> Field:
+    """Return the row of what a whole number was before it grew: pairs of a number and a time, in ms since 1970."""
+
+    def parse(text: str) -> list[tuple[int, int]]:
+        words = text.split()
+        return [(_parse_count(word), _parse_count(at_ms)) for word, at_ms in zip(words[::2], words[1::2], strict=True)]
+
+    def check(value: object) -> tuple[tuple[int, int], ...]:
+        if not isinstance(value, list | tuple):
+            raise TypeError
+        return tuple((_check_end_ms(each), _check_end_ms(at_ms)) for each, at_ms in value)
+
+    return Field("set by the broker", parse, check, text, "none")
+
+
 def _range(minimum: float, maximum: float, zero: str = "") -> str:
     return f"from {_shown(minimum)}{f', {zero},' if zero else ''} to {_shown(maximum)}"
 

@@ -41,6 +41,7 @@ from miniqueue.core.settings.fields import (
     choice,
     delays,
     flag,
+    growths,
     json_schema,
     number,
     optional_seconds,
@@ -213,6 +214,13 @@ class TopicSettings(NamedTuple):
             zero="not spread",
         ),
     ] = 0
+    spread_before: Annotated[
+        tuple[tuple[int, int], ...],
+        growths(
+            "each value that `spread` had before, and when it was increased, in ms since 1970: "
+            "[repeated publishes](shards.md#more-parts) are recognized by it"
+        ),
+    ] = ()
     session_seconds: Annotated[
         float,
         seconds(

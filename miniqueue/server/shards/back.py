@@ -4,6 +4,7 @@ the first line ─▶ introduction ─┬─ resp ─▶ a RESP connection of th
 ├─ http ─▶ a request
 ├─ transfers ─▶ messages for topics of this shard
 ├─ spread ─▶ orders about spread topics
+├─ earlier ─▶ whether parts of spread topics know what is published
 ├─ schedules, schedule-steps ─▶ orders about schedules, and the steps of their homes
 └─ ping ─▶ an echo
 """

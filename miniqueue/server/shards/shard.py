@@ -42,6 +42,8 @@ from miniqueue.server.shards.http.scopes import MONITOR, PAGE, QUEUE
 from miniqueue.server.shards.http.serving import Serving
 from miniqueue.server.shards.http.tunnel import Tunnels
 from miniqueue.server.shards.links.answering import Answering
+from miniqueue.server.shards.links.earlier import KIND as EARLIER
+from miniqueue.server.shards.links.earlier import knowing
 from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
@@ -145,13 +147,14 @@ class Shard:
         self._carrier = Carrier(broker.outbox, Sending(self.peers))
         self._steps = Steps(broker, self.peers)
         self._schedules = Home(self.placing, self._steps.send, self.peers.check)
-        inbox = broker.inbox
+        inbox, known = broker.inbox, knowing(broker)
         back = Back(
             {
                 "resp": lambda client: LinkedConnection(resp.shared, client),
                 "http": lambda _: self._serving(),
                 "transfers": lambda source: Answering(arriving(inbox, int(source.name))),
                 "spread": lambda _: Answering(self.spreading.obey),
+                EARLIER: lambda _: Answering(known),
                 ORDERS: lambda _: Answering(self._schedules.obey),
                 STEPS: lambda home: self._steps.answering(home.name),
                 "ping": lambda other: Answerer(partial(self._hear, held, other.name)),
@@ -186,6 +189,7 @@ class Shard:
         """End the tunnels to other shards that are idle, and the links for steps."""
         self._tunnels.close()
         self._steps.close()
+        self.peers.earlier.close()
 
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
@@ -193,7 +197,7 @@ class Shard:
         receiving = Receiving(
             owners, app, broker.spread_of, partial(use_group, broker, self.peers), partial(join, self.peers)
         )
-        parts = Parts(owners, self.peers, broker.spread_of, lambda: broker.open_commit, broker.max_message_bytes)
+        parts = Parts(owners, self.peers, broker)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),
             **body_routes(

@@ -70,7 +70,8 @@ class Routes:
         partition_count = settings.spread * settings.partitions
         if partition_count > MAX_PARTITIONS:
             raise InvalidLineError(f"{partition_count} partitions in all parts; at most {MAX_PARTITIONS}")
-        yield 0, line._replace(settings=settings._replace(spread=0, partitions=partition_count))
+        plain = settings._replace(spread=0, spread_before=(), partitions=partition_count)
+        yield 0, line._replace(settings=plain)
 
     def _in_part(self, line: _OfTopic, settings: TopicSettings) -> Iterator[tuple[int, Line]]:
         """Yield a line of a part, after the settings of the part."""

@@ -14,6 +14,7 @@ import structlog
 
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors.requests import ShardAwayError
+from miniqueue.server.shards.links.earlier import EarlierParts
 from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure, Link
@@ -41,6 +42,7 @@ class Peers:
       part_choice: chooses parts of spread topics for messages without keys.
       report: returns what the others hear with each question, as JSON.
       growth: reports changes of the parts of spread topics to the streams of this process.
+      earlier: finds publishes in the parts where they were before such a change.
       on_away: called with the number of a shard that has ended, or does not answer any more.
     """
 
@@ -53,6 +55,7 @@ class Peers:
         self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
         self.growth = Growth()
+        self.earlier = EarlierParts(placing, self.open)
         self._links: dict[Link, int] = {}
         self._away: set[int] = set()
         self._opening: set[asyncio.Task[None]] = set()

@@ -129,7 +129,8 @@ class Spreading:
             await self._bring(name)
             letters, spread = name + DEAD_LETTER_SUFFIX, self._broker.spread_of(name)
             if self._broker.spread_topics.get(letters, spread) != spread:  # they have as many parts
-                grown = self._broker.admin.settings_of(letters)._replace(spread=spread)
+                before = self._broker.admin.settings_of(name).spread_before
+                grown = self._broker.admin.settings_of(letters)._replace(spread=spread, spread_before=before)
                 await self._broker.admin.assume(letters, grown).wait()
                 await self._bring(letters)
 

@@ -76,6 +76,8 @@ class Door:
                 return None
             shard, topic = shard_and_topic
             if part_count := self._client.broker.spread_of(topic):
+                if self._client.broker.earlier_of(topic).counts:
+                    return None
                 number = parting.part_by_key(command, part_count)
                 if number is None:
                     return None

@@ -14,11 +14,14 @@ from functools import partial
 
 from miniqueue.core.message.parts import part_name
 from miniqueue.core.options.batch import BatchOptions
+from miniqueue.core.settings.spreading import Earlier
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server.resp.commands import table
+from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.commands.receive import settle_by_receipt
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
+from miniqueue.server.shards.links.earlier import Published, needs_to_ask
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
 from miniqueue.server.shards.resp.got import Got
@@ -47,6 +50,7 @@ class SpreadTopics:
         self._owners = owners
         self._receiver = receiver
         self._stream: SpreadStream | None = None
+        self._placed: tuple[Command, int] | None = None  # the next command, and among how many parts it has its place
         self._got = Got(client, peers.placing, owners.ask)
 
     def pause(self) -> None:
@@ -74,6 +78,9 @@ class SpreadTopics:
         if isinstance(command, Run):
             self._carry_out_in_part(topic, self._choose(topic, part_count, len(command.lasts)), command)
             return True
+        earlier = self._client.broker.earlier_of(topic)
+        if earlier.counts and (part_count := self._count_for(topic, part_count, earlier, command)) == 0:
+            return True
         word, subcommand, choose = command[0].upper(), command[1].upper(), partial(self._choose, topic, part_count)
         if word == b"TOPIC" and subcommand == b"GET" and topic in self._client.broker.spread_topics:
             return False
@@ -83,7 +90,7 @@ class SpreadTopics:
             self._subscribe(topic, part_count, command)
         elif word == b"RECEIVE":
             self._receiver.receive(topic, part_count, command)
-        elif word in batches.PARSERS and len(command) >= batches.LEAST_WORDS:
+        elif word in parting.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
         elif self._got.is_about(command):
             self._owners.when_written(partial(self._got.carry_out, part_count, command))
@@ -96,6 +103,33 @@ class SpreadTopics:
             work = asking.work_of(command, part_count, self._client.session.protocol)
             self._owners.when_written(partial(self._ask_parts, topic, work))
         return True
+
+    # --- publishes from before there were as many parts ---------------------------------------------------------
+
+    def _count_for(self, topic: bytes, part_count: int, earlier: Earlier, command: Command) -> int:
+        """Return the number of parts among which a command has its place.
+
+        For a publish that can be known where it was before, it is 0 at first: other parts are asked, and the command
+        is carried out again. Raises RequestError.
+        """
+        placed, self._placed = self._placed, None
+        if placed is not None and placed[0] is command:
+            return placed[1]
+        published = parting.published_by(command)
+        if published is None or not needs_to_ask(part_count, earlier, published):
+            return part_count
+        answer_later(self._client, self._look(topic, part_count, earlier, command, published))
+        return 0
+
+    async def _look(
+        self, topic: bytes, part_count: int, earlier: Earlier, command: Command, published: Published
+    ) -> bytes:
+        """Find the place of a publish, and make it the next command; return no reply. Raises ShardAwayError."""
+        [count] = await self._peers.earlier.counts(topic, part_count, earlier, [published])
+        self._placed = command, count
+        self._client.command_count -= 1  # it is counted again
+        self._client.put_back([command])
+        return b""
 
     # --- one part ---------------------------------------------------------------------------------------------
 
@@ -124,9 +158,11 @@ class SpreadTopics:
 
     def _publish_batch(self, topic: bytes, part_count: int, command: Command) -> None:
         """Publish a batch whose messages can have keys, in the parts of these; raises MiniqueueError."""
-        shares = batches.cut(command, part_count, partial(self._choose, topic, part_count), self._check_batch)
+        batch_id = self._client.broker.earlier_of(topic).batch_id
+        choose = partial(self._choose, topic, part_count)
+        shares = batches.cut(command, part_count, choose, self._check_batch, batch_id)
         if len(shares) == 1:
-            self._carry_out_in_part(topic, shares[0].number, command)
+            self._carry_out_in_part(topic, shares[0].number, [*command[:2], *shares[0].words])
             return
         client, parts = self._client, [part_name(topic, share.number) for share in shares]
         own, shards = self._peers.placing.number, list(map(self._peers.placing.shard_of, parts))

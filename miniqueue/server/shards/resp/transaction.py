@@ -66,8 +66,8 @@ def _part_of(topic: bytes, command: Command, part_count: int) -> int | None:
     if word == b"PUB":
         return parting.part_by_key(command, part_count)
     if word in (b"PUBBATCH", b"PUBEACH", b"PUBPACKED") and len(command) > 2:
-        is_keyed = word in batches.PARSERS and len(command) >= batches.LEAST_WORDS
-        keys = batches.PARSERS[word](command[3:])[1].keys if is_keyed else ()
+        is_keyed = word in parting.PARSERS and len(command) >= batches.LEAST_WORDS
+        keys = parting.PARSERS[word](command[3:])[1].keys if is_keyed else ()
         wanted = {part_for(key, part_count) for key in keys if key}
         if command[2] and (not keys or not all(keys)):
             wanted.add(part_for(without_digest(command[2]), part_count))

@@ -5,15 +5,17 @@
 The text of an error can contain the name of a part, which clients see as that of the topic.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from starlette.types import Receive, Scope, Send
 
+from miniqueue.broker import Broker
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together
+from miniqueue.server.shards.links.earlier import Published
 from miniqueue.server.shards.links.peers import Peers
 
 _SEPARATOR_IN_PATH: Final = b"%1F"
@@ -46,33 +48,38 @@ class Parts:
     Args:
       owners: the owners of all shards.
       peers: choose parts for messages without keys, and report changes of parts.
-      spread_of: returns over how many parts a topic is spread, 0 for others.
-      open_commit: returns the commit of this process that includes what is published now.
-      max_message_bytes: maximum size of a payload.
+      broker: the broker of this shard, which knows all spread topics.
 
     Attributes:
-      owners, spread_of, max_message_bytes: the same.
+      owners: the same.
+      spread_of, earlier_of: return over how many parts a topic is spread, 0 for others, and how many it had before.
+      max_message_bytes: maximum size of a payload.
       growth: reports changes of the parts of spread topics.
     """
 
-    def __init__(
-        self,
-        owners: Owners,
-        peers: Peers,
-        spread_of: Callable[[bytes], int],
-        open_commit: Callable[[], object],
-        max_message_bytes: int,
-    ) -> None:
+    def __init__(self, owners: Owners, peers: Peers, broker: Broker) -> None:
         self.owners = owners
-        self.spread_of = spread_of
+        self.spread_of = broker.spread_of
+        self.earlier_of = broker.earlier_of
         self.growth = peers.growth
-        self.max_message_bytes = max_message_bytes
+        self.max_message_bytes = broker.max_message_bytes
         self._peers = peers
-        self._open_commit = open_commit
+        self._broker = broker
 
     def choose(self, topic: Spread, message_count: int) -> int:
         """Return the number of the part of messages without a key, which come together."""
-        return self._peers.choose_part(topic.name, topic.part_count, message_count, self._open_commit())
+        return self._peers.choose_part(topic.name, topic.part_count, message_count, self._broker.open_commit)
+
+    async def placed(self, topic: Spread, published: Sequence[Published]) -> Sequence[Spread]:
+        """Return the topic with the number of parts among which each publish has its place; raises ShardAwayError.
+
+        It is the present one, unless a publish is known to a part where it was before there were as many.
+        """
+        earlier = self.earlier_of(topic.name)
+        if not earlier.counts:
+            return [topic] * len(published)
+        counts = await self._peers.earlier.counts(topic.name, topic.part_count, earlier, published)
+        return [topic._replace(part_count=count) for count in counts]
 
     def part_for(self, topic: Spread, key: bytes, message_count: int = 1) -> int:
         """Return the number of the part of a key, or of what is in its place; of none, a part that is chosen."""

@@ -19,13 +19,14 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.core.message.parts import part_for
-from miniqueue.core.options.publish import parse_members
-from miniqueue.errors import DrainingError, RequestError
+from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions, parse_members
+from miniqueue.errors import DrainingError, MiniqueueError, RequestError
 from miniqueue.errors.requests import OutcomeUnknownError
 from miniqueue.server.asgi.replies import begin_json_lines
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.lasting import LastingRequest
 from miniqueue.server.shards.http.tunnel import AWAY
+from miniqueue.server.shards.links.earlier import published_with
 from miniqueue.wire.json_lines import encode_error, max_line_bytes
 
 #: Maximum number of pieces of the body whose lines are not answered yet.
@@ -79,6 +80,23 @@ class _Answers:
         return encode_error(OutcomeUnknownError(AWAY.format("whether the message was published is unknown")))
 
 
+class _Refusal:
+    """The answers to lines that no part has got, since it is not known which one it is."""
+
+    is_there = True
+
+    def __init__(self, error: MiniqueueError) -> None:
+        self._line = encode_error(error)
+
+    async def take(self, count: int) -> list[bytes]:
+        """Return the answers to the next lines."""
+        return [self._line] * count
+
+
+#: Which answers are those to how many lines.
+_Runs = list[tuple[_Answers | _Refusal, int]]
+
+
 class _Lines:
     """The lines of one request."""
 
@@ -89,7 +107,7 @@ class _Lines:
         self._max_line_bytes = max_line_bytes(parts.max_message_bytes)
         self._open: dict[int, _Answers] = {}
         self._all: list[LastingRequest] = []
-        self._runs: asyncio.Queue[list[tuple[_Answers, int]] | None] = asyncio.Queue()
+        self._runs: asyncio.Queue[_Runs | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(MAX_UNANSWERED)
         self._rest = b""
         self._long: int | None = None  # the part that gets the rest of a line that is too long to be kept
@@ -144,7 +162,7 @@ class _Lines:
     async def _take(self, piece: bytes) -> None:
         """Pass the lines that a piece completes on to their parts."""
         await self._room.acquire()
-        runs: list[tuple[_Answers, int]] = []
+        runs: _Runs = []
         if self._long is not None:
             piece = await self._take_long(self._long, piece, runs)
         end = piece.rfind(b"\n") + 1
@@ -156,7 +174,7 @@ class _Lines:
             await self._answers_of(self._long).request.feed(rest)
         self._runs.put_nowait(runs)
 
-    async def _take_long(self, number: int, piece: bytes, runs: list[tuple[_Answers, int]]) -> bytes:
+    async def _take_long(self, number: int, piece: bytes, runs: _Runs) -> bytes:
         """Pass on what belongs to a line that is too long; return the rest of the piece."""
         of_line, end, rest = piece.partition(b"\n")
         answers = self._answers_of(number)
@@ -166,10 +184,13 @@ class _Lines:
             runs.append((answers, 1))
         return rest
 
-    async def _feed(self, whole: bytes) -> list[tuple[_Answers, int]]:
+    async def _feed(self, whole: bytes) -> _Runs:
         """Send whole lines to their parts; return which part answers how many of them, in their order."""
         lines = [line for line in whole.split(b"\n") if line.strip(_BLANKS)]
-        numbers = self._numbers_of(whole, lines)
+        try:
+            numbers = await self._numbers_of(whole, lines)
+        except MiniqueueError as exc:
+            return [(_Refusal(exc), len(lines))]
         by_part: dict[int, list[bytes]] = {}
         for number, line in zip(numbers, lines, strict=True):
             by_part.setdefault(number, []).append(line)
@@ -177,13 +198,15 @@ class _Lines:
             await self._answers_of(number).request.feed(b"\n".join([*own, b""]))
         return [(self._open[number], len(list(run))) for number, run in groupby(numbers)]
 
-    def _numbers_of(self, whole: bytes, lines: list[bytes]) -> list[int]:
-        """Return the number of the part of each line."""
+    async def _numbers_of(self, whole: bytes, lines: list[bytes]) -> list[int]:
+        """Return the number of the part of each line; raises ShardAwayError."""
         if not any(sign in whole for sign in _SIGNS_OF_KEYS):
             return [*repeat(self._parts.choose(self._topic, len(lines)), len(lines))]
-        keys, part_count = [*_keys_of(lines)], self._topic.part_count
+        options = [*_options_of(lines)]
+        keys = [each.placing_key for each in options]
         of_no_key = self._parts.choose(self._topic, keys.count(b""))
-        return [part_for(key, part_count) if key else of_no_key for key in keys]
+        placed = await self._parts.placed(self._topic, [*map(published_with, options)])
+        return [part_for(key, topic.part_count) if key else of_no_key for key, topic in zip(keys, placed, strict=True)]
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -206,14 +229,14 @@ class _Lines:
         await send({"type": "http.response.body", "body": b""})
 
 
-def _keys_of(lines: Iterable[bytes]) -> Iterable[bytes]:
-    """Yield what decides the part of each line: its key, unique key, or dedup id; b"" for none, or an invalid line."""
+def _options_of(lines: Iterable[bytes]) -> Iterable[PublishOptions]:
+    """Yield what decides the part of each line: its key, unique key, and dedup id; none of an invalid line."""
     for line in lines:
         try:
             members = orjson.loads(line)
             named = {name: members[name] for name in _NAMES if name in members} if isinstance(members, dict) else {}
             options = parse_members(named)
         except (orjson.JSONDecodeError, RequestError):
-            yield b""
+            yield NO_OPTIONS
         else:
-            yield options.placing_key
+            yield options

@@ -8,7 +8,7 @@ POST /publish/orders                JSON lines: see `lines`
 
 from starlette.types import Receive, Scope, Send
 
-from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions, without_digest
+from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions
 from miniqueue.errors.requests import SpreadTopicError
 from miniqueue.server.asgi.request import read_body
 from miniqueue.server.http.publish import (
@@ -21,6 +21,7 @@ from miniqueue.server.http.publish import (
 from miniqueue.server.shards.http.owners import replaying
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
 from miniqueue.server.shards.http.parts.lines import publish_lines
+from miniqueue.server.shards.links.earlier import published_batch, published_with
 
 #: If a body contains neither, no line has a key: the letters of its name can only be written in these two ways.
 _SIGNS_OF_KEYS = (b'"key"', b"\\u")
@@ -30,7 +31,7 @@ async def publish(parts: Parts, topic: Spread, scope: Scope, receive: Receive, s
     """Answer one request; raises MiniqueueError."""
     options = options_of(scope)
     if not is_json_lines(scope):
-        await parts.pass_on(topic, part_of(parts, topic, options or NO_OPTIONS), scope, receive, send)
+        await parts.pass_on(topic, await part_of(parts, topic, options or NO_OPTIONS), scope, receive, send)
     elif options is None:
         await publish_lines(parts, topic, scope, receive, send)
     else:
@@ -40,11 +41,13 @@ async def publish(parts: Parts, topic: Spread, scope: Scope, receive: Receive, s
 async def request(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
     """Publish a request, and answer with the reply to it; raises MiniqueueError."""
     options = options_of(scope, excluded="timeout") or NO_OPTIONS
-    await parts.pass_on(topic, part_of(parts, topic, options), scope, receive, send)
+    await parts.pass_on(topic, await part_of(parts, topic, options), scope, receive, send)
 
 
-def part_of(parts: Parts, topic: Spread, options: PublishOptions) -> int:
-    """Return the number of the part of a message with these options."""
+async def part_of(parts: Parts, topic: Spread, options: PublishOptions) -> int:
+    """Return the number of the part of a message with these options; raises ShardAwayError."""
+    if options.dedup_id or options.unique_key:
+        [topic] = await parts.placed(topic, [published_with(options)])
     return parts.part_for(topic, options.placing_key)
 
 
@@ -63,8 +66,9 @@ async def _publish_batch(
     keys = set[bytes]()
     if any(sign in body for sign in _SIGNS_OF_KEYS):
         keys.update((await decode_batch(body, parts.max_message_bytes))[1].keys)
-    words = {key for key in keys if key} or {without_digest(options.dedup_id)}
-    numbers = {parts.part_for(topic, word) for word in words}
+    published = published_batch(options.dedup_id, [key for key in keys if key])
+    [topic] = await parts.placed(topic, [published._replace(is_cut=False)])
+    numbers = {parts.part_for(topic, word) for word in published.words}
     if len(numbers) > 1:
         raise SpreadTopicError(topic.name, "a batch with a dedup id")
     await parts.pass_on(topic, numbers.pop(), scope, replaying(body, receive), send)

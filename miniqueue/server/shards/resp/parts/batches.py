@@ -21,18 +21,16 @@ from miniqueue.core.message.ids import following_ids, joined_ids, parse_message_
 from miniqueue.core.message.numerals import sizes_of
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for
-from miniqueue.core.options.batch import BatchOptions, parse_each, parse_packed
+from miniqueue.core.options.batch import BatchOptions
 from miniqueue.core.options.publish import without_digest
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
-from miniqueue.server.shards.resp.parts.parting import Choose
+from miniqueue.server.shards.resp.parts.parting import PARSERS, Choose
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import bulk, integer, joined_array
 
-#: The batches whose messages can have keys, each with the function that parses its words after the dedup id.
-PARSERS: Final = {b"PUBEACH": parse_each, b"PUBPACKED": parse_packed}
 #: Least number of words of these commands.
 LEAST_WORDS: Final = 5
 #: Maximum number of runs of messages that an error names.
@@ -54,12 +52,20 @@ class Share(NamedTuple):
 
 
 def cut(
-    command: Command, part_count: int, choose: Choose, check: Callable[[Sequence[bytes], BatchOptions], None]
+    command: Command,
+    part_count: int,
+    choose: Choose,
+    check: Callable[[Sequence[bytes], BatchOptions], None],
+    batch_id: Callable[[bytes, int], bytes],
 ) -> list[Share]:
     """Return the messages of each part.
 
-    `choose` chooses the part of those without a key; `check` raises an error for payloads or options that are not
-    possible.
+    Args:
+      command: the batch.
+      part_count: the number of parts.
+      choose: chooses the part of messages without a key.
+      check: raises an error for payloads or options that are not possible.
+      batch_id: returns the dedup id that parts remember; see `Earlier.batch_id`.
 
     Raises RequestError.
     """
@@ -74,8 +80,9 @@ def cut(
         of_no_key = part_for(without_digest(dedup_id), part_count) if dedup_id else choose(keyless_count)
     numbers = [part_for(key, part_count) if key else of_no_key for key in options.keys]
     shares = indexes_by_number(numbers)
+    dedup_id = batch_id(dedup_id, part_count) if dedup_id else dedup_id
     if len(shares) == 1:
-        return [Share(numbers[0], range(len(payloads)), command[2:])]
+        return [Share(numbers[0], range(len(payloads)), [dedup_id, *words])]
     if word == b"PUBPACKED":
         columns = [payloads, options.keys]
         return [Share(number, own, [dedup_id, *_packed(columns, own)]) for number, own in shares.items()]

@@ -16,13 +16,17 @@ from typing import Final, NamedTuple, TypeAlias
 from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
+from miniqueue.core.options.batch import parse_each, parse_packed
 from miniqueue.core.options.publish import parse_words, without_digest
 from miniqueue.server.resp.commands.request_reply import timeout_of
+from miniqueue.server.shards.links.earlier import Published, published_batch, published_with
 from miniqueue.wire.resp_arguments import nack_options_of
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_replies import OK, bulk, joined_array, joined_arrays
 from miniqueue.wire.resp_splitting import end_of_reply
 
+#: The batches whose messages can have keys, each with the function that parses its words after the dedup id.
+PARSERS: Final = {b"PUBEACH": parse_each, b"PUBPACKED": parse_packed}
 SETTLES: Final = frozenset({b"ACK", b"NACK", b"BACK", b"DACK", b"REJECT", b"EXTEND"})
 #: The settles whose last word is a value.
 _VALUED: Final = frozenset({b"DACK", b"REJECT", b"EXTEND"})
@@ -73,6 +77,22 @@ def part_by_key(command: Command, part_count: int) -> int | None:
     words = command[3:]
     key = parse_words(words if command[0].upper() == b"PUB" else timeout_of(words)[1]).placing_key
     return part_for(key, part_count) if key else None
+
+
+def published_by(command: Command) -> Published | None:
+    """Return what decides the part of a publish, and by what it is recognized; None for a publish without an id.
+
+    Raises RequestError for invalid options.
+    """
+    word, words = command[0].upper(), command[3:]
+    if word in (b"PUB", b"REQUEST"):
+        options = parse_words(words if word == b"PUB" else timeout_of(words)[1])
+        return published_with(options) if options.dedup_id or options.unique_key else None
+    if word == b"PUBBATCH" or word in PARSERS:
+        dedup_id = command[2] if len(words) > 1 else b""
+        keys = PARSERS[word](words)[1].keys if dedup_id and word in PARSERS else ()
+        return published_batch(dedup_id, keys) if dedup_id else None
+    return None
 
 
 def renamed(command: Command, part: bytes) -> Command:
