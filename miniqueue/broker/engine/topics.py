@@ -93,11 +93,11 @@ class Topics:
         if SEPARATOR in name:
             if self.placing.shard_count == 1:
                 raise InvalidTopicError
-            if settings is None and not self._has_part(name):
+            if settings is None and not self.has_part(name):
                 raise ShardAwayError(f"topic {whole_of(name).decode()} is being created, or was deleted; try again")
         return name
 
-    def _has_part(self, name: bytes) -> bool:
+    def has_part(self, name: bytes) -> bool:
         """Return whether a spread topic has the part with a name."""
         part = parse_part(name)
         return part is not None and part[1] < self.spread_of(part[0])

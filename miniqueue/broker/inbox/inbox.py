@@ -4,7 +4,8 @@
                  └ no ─▶ room in its topic? ─ yes ─▶ added, RECEIVED ─▶ commit ─▶ arrived
                              └ no ─▶ refused: the source keeps it, and tries again
 
-A message for a spread topic goes to the part of its key, on through the outbox if that is in another shard.
+A message for a spread topic goes to the part of its key, on through the outbox if that is in another shard; so does one
+for a part that there is no longer.
 What follows a refused transfer to the same topic is refused, too, so that messages keep their order. A dead letter that
 comes home to a group that no longer exists goes back to its dead-letter topic, through the outbox of this shard.
 """
@@ -123,13 +124,17 @@ class Inbox:
         move.add(engine, topic, [content])
 
     def _target(self, transfer: Transfer) -> bytes:
-        """Return the name of the topic for a message: that of the transfer, unless it was spread or deleted since."""
+        """Return the name of the topic for a message: that of the transfer, unless it was spread or deleted since.
+
+        A part that a new topic of the name does not have is replaced by that of the message's key.
+        """
         topics, whole = self._engine.topics, whole_of(transfer.topic)
         if not topics.spread_of(whole):
             return whole
         if transfer.topic != whole:
-            return transfer.topic
-        if transfer.kind is Kind.REDRIVEN:
+            if topics.has_part(transfer.topic) or topics.find(transfer.topic) is not None:
+                return transfer.topic
+        elif transfer.kind is Kind.REDRIVEN:
             return destination(topics, _letter(transfer)) or whole
         return topics.part_to_move_to(whole, key_of(transfer.attributes))
 

@@ -13,12 +13,12 @@ PARTS = [part_name(SPREAD, number) for number in range(4)]
 KEYS = [b"key-%d" % number for number in range(12)]
 
 
-async def spread(shards: Shards, **settings: object) -> None:
+async def spread(shards: Shards, part_count: int = len(PARTS), **settings: object) -> None:
     """Create a spread topic in both shards, with its parts."""
-    whole = TopicSettings(spread=len(PARTS), **settings)
+    whole = TopicSettings(spread=part_count, **settings)
     for shard in shards.both:
         await shard.broker.admin.assume(SPREAD, whole).wait()
-    for part in PARTS:
+    for part in PARTS[:part_count]:
         await shard_of(shards, part).broker.admin.assume(part, settings_of_part(whole)).wait()
 
 
@@ -111,4 +111,50 @@ async def test_messages_on_their_way_reach_a_topic_that_is_spread_or_deleted_mea
             await shard.broker.delete_topic(THERE)
         await shards.carry_all()
         assert shards.both[1].broker.stats()[THERE].ready > 0
+        assert_sound(shards)
+
+
+async def delete(shards: Shards) -> None:
+    """Delete the spread topic, with its parts."""
+    for part in PARTS:
+        await shard_of(shards, part).broker.delete_topic(part)
+    for shard in shards.both:
+        await shard.broker.delete_topic(SPREAD)
+
+
+def carried_from(shard: int) -> list[bytes]:
+    """Return the messages whose parts are in another shard; what was moved in this one was deleted with its part."""
+    own = Placing(shard, COUNT)
+    return sorted(b"of " + key for key in KEYS if not own.has(PARTS[part_for(key, len(PARTS))]))
+
+
+async def test_messages_on_their_way_to_parts_that_a_new_topic_does_not_have_enter_others():
+    async with Shards() as shards:
+        await spread(shards)
+        await shards.both[0].broker.admin.create(HERE, {"dead_letter_topic": SPREAD.decode()}).wait()
+        await publish(shards, HERE, *KEYS)
+        await reject_all(shards.both[0], HERE)
+        await delete(shards)
+        await spread(shards, 2)
+        await shards.carry_all()
+        assert [len(shard.broker.outbox) for shard in shards.both] == [0, 0]
+        received = [await shard_of(shards, part).consumer(part).drain_all() for part in PARTS[:2]]
+        assert sorted(sum(received, [])) == carried_from(0)
+        assert_sound(shards)
+
+
+async def test_dead_letters_that_come_home_to_a_part_that_a_new_topic_does_not_have_enter_that_of_their_key():
+    async with Shards() as shards:
+        await spread(shards, dead_letter_topic=THERE.decode())
+        await publish(shards, SPREAD, *KEYS)
+        for part in PARTS:
+            await reject_all(shard_of(shards, part), part)
+        await shards.carry_all()
+        assert await shards.both[1].broker.redrive(THERE) == len(KEYS)
+        await delete(shards)
+        await spread(shards, 2)
+        await shards.carry_all()
+        assert [len(shard.broker.outbox) for shard in shards.both] == [0, 0]
+        received = [await shard_of(shards, part).consumer(part).drain_all() for part in PARTS[:2]]
+        assert sorted(sum(received, [])) == carried_from(1)
         assert_sound(shards)
