@@ -189,7 +189,8 @@ class Shard:
         """End the tunnels to other shards that are idle, and the links for steps."""
         self._tunnels.close()
         self._steps.close()
-        self.peers.earlier.close()
+        self.peers.earlier.links.close()
+        self.peers.spreading.close()
 
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""

@@ -22,9 +22,10 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.answering import Answer
 from miniqueue.server.shards.links.introduction import Introduction
-from miniqueue.server.shards.links.link import Failure, Link
+from miniqueue.server.shards.links.kept import KeptLinks
+from miniqueue.server.shards.links.link import Link
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.resp_parser import Command, encode_command
+from miniqueue.wire.resp_parser import Command
 
 #: The kind of the links over which a shard is asked what its parts know.
 KIND: Final = "earlier"
@@ -75,12 +76,14 @@ class EarlierParts:
     Args:
       placing: the place of this process among the shards.
       open_link: opens a link to a shard; raises ShardAwayError.
+
+    Attributes:
+      links: the links over which it asks.
     """
 
     def __init__(self, placing: Placing, open_link: Callable[[int, Introduction], Link]) -> None:
         self._placing = placing
-        self._open = open_link
-        self._links: dict[int, Link] = {}
+        self.links = KeptLinks(KIND, open_link)
 
     async def counts(
         self, topic: bytes, part_count: int, earlier: Earlier, published: Sequence[Published]
@@ -104,18 +107,7 @@ class EarlierParts:
         command = [_WORD]
         for question in questions:
             command += (part_name(topic, question.number), question.dedup_id, question.unique_key)
-        link = self._links.get(shard)
-        if link is None or link.is_lost:
-            link = self._links[shard] = self._open(shard, Introduction(KIND))
-        reply = await link.ask(encode_command(command))
-        if isinstance(reply, Failure):
-            raise ShardAwayError(f"shard {shard} does not answer; try again")
-        return _flags(reply)
-
-    def close(self) -> None:
-        """End the links."""
-        for link in self._links.values():
-            link.close()
+        return _flags(await self.links.ask(shard, command))
 
 
 def needs_to_ask(part_count: int, earlier: Earlier, published: Published) -> bool:

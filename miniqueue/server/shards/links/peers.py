@@ -17,6 +17,7 @@ from miniqueue.errors.requests import ShardAwayError
 from miniqueue.server.shards.links.earlier import EarlierParts
 from miniqueue.server.shards.links.growth import Growth
 from miniqueue.server.shards.links.introduction import Introduction
+from miniqueue.server.shards.links.kept import KeptLinks
 from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.server.shards.links.part_choice import PartChoice
 from miniqueue.wire.resp_replies import bulk
@@ -43,6 +44,7 @@ class Peers:
       report: returns what the others hear with each question, as JSON.
       growth: reports changes of the parts of spread topics to the streams of this process.
       earlier: finds publishes in the parts where they were before such a change.
+      spreading: gives orders about spread topics that are given often.
       on_away: called with the number of a shard that has ended, or does not answer any more.
     """
 
@@ -56,6 +58,7 @@ class Peers:
         self.on_away: Callable[[int], None] = lambda _: None
         self.growth = Growth()
         self.earlier = EarlierParts(placing, self.open)
+        self.spreading = KeptLinks("spread", self.open)
         self._links: dict[Link, int] = {}
         self._away: set[int] = set()
         self._opening: set[asyncio.Task[None]] = set()

@@ -63,17 +63,26 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     """Create a group in all parts of a spread topic as its first use does; raises MiniqueueError.
 
     The group must not lose what others settle in a part from which it has got nothing yet. If the parts of this shard
-    have it, so have the others: it was created in them first. The default group begins with each part.
+    have it, so have the others: it was created in them first. A shard without a part asks the home of the topic, which
+    has one. The default group begins with each part.
     """
     if group == DEFAULT_GROUP_NAME:
         return
-    own = broker.parts_here(name)
-    if own and all(group in broker.groups.names(part) for part in own):
+    groups = list(filter(None, map(broker.groups.names, broker.parts_here(name))))  # dead letters lack some parts
+    if groups and all(group in each for each in groups):
         return
-    for shard in [*peers.others(), peers.placing.number]:
-        reply = await order(peers, shard, [b"USE", name, group])
-        if reply.startswith(b"-"):
-            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+    home, own = peers.placing.shard_of(name), peers.placing.number
+    if not groups and home != own:
+        _check(await peers.spreading.ask(home, [b"USED", name, group]))
+        return
+    for shard in [*peers.others(), own]:
+        _check(await order(peers, shard, [b"USE", name, group]))
+
+
+def _check(reply: bytes) -> None:
+    """Raise RefusedPartError if a reply is an error."""
+    if reply.startswith(b"-"):
+        raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
 
 
 class Spreading:
@@ -101,6 +110,7 @@ class Spreading:
             b"GROUPS": self._create_groups,
             b"REFOUND": self._found_again,
             b"USE": self._use_group,
+            b"USED": self._use_everywhere,
         }
 
     async def obey(self, command: Command) -> bytes:
@@ -189,6 +199,9 @@ class Spreading:
             with suppress(UnknownTopicError):  # a part of dead letters, which begins with the first of them
                 await self._broker.groups.use(part, group)
 
+    async def _use_everywhere(self, name: bytes, group: bytes) -> None:
+        await use_group(self._broker, self._peers, name, group)
+
     async def begin(self, name: bytes) -> None:
         """Give the dead letters of a spread topic of this shard settings of their own; raises MiniqueueError."""
         if name not in self._broker.spread_topics:
@@ -250,9 +263,7 @@ class Spreading:
 
     async def _order(self, shard: int, *command: bytes) -> None:
         is_own = shard == self._peers.placing.number
-        reply = await (self.obey([*command]) if is_own else order(self._peers, shard, command))
-        if reply.startswith(b"-"):
-            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+        _check(await (self.obey([*command]) if is_own else order(self._peers, shard, command)))
 
 
 def _is_of(topic: bytes, name: bytes) -> bool:

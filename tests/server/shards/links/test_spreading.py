@@ -146,3 +146,39 @@ async def test_dead_letters_can_be_deleted_alone(fleet):
     assert await client.ask(b"LEN", TOPIC + b".dlq") == b":0\r\n"
     assert await client.ask(b"LEN", TOPIC) == b":%d\r\n" % PARTS
     client.transport.lose()
+
+
+async def test_a_shard_without_parts_asks_one_other_whether_a_group_is_used(fleet: Fleet, monkeypatch):
+    """Few parts, of which one shard has none."""
+    topic = topic_in(HOME, "few").encode()
+    client = DoorClient(fleet.members[0].resp)
+    assert await client.ask(b"TOPIC", b"CREATE", topic, b"spread", b"2") == b"+OK\r\n"
+    peers = fleet.members[0].shard.peers
+    asked: list[int] = []
+    opened: list[str] = []
+    ask, open_link = peers.spreading.ask, Peers._open
+
+    async def noted_ask(shard: int, command: list[bytes]) -> bytes:
+        asked.append(shard)
+        return await ask(shard, command)
+
+    def noted_open(self: Peers, number: int, introduction):
+        opened.append(introduction.kind)
+        return open_link(self, number, introduction)
+
+    monkeypatch.setattr(peers.spreading, "ask", noted_ask)
+    monkeypatch.setattr(Peers, "_open", noted_open)
+    assert fleet.members[0].broker.parts_here(topic) == []
+    for _ in range(3):
+        assert await client.ask(b"RECEIVE", topic, b"GROUP", b"audit") == b"*0\r\n"
+    assert asked == [HOME] * 3
+    assert opened.count("spread") == COUNT + 1  # the kept link, and the first use
+    for number in range(2):
+        part = part_name(topic, number)
+        assert b"audit" in fleet.broker_with(part.decode()).groups.names(part)
+    assert await client.ask(b"GROUP", b"DELETE", topic, b"audit") == b"+OK\r\n"
+    assert await client.ask(b"RECEIVE", topic, b"GROUP", b"audit") == b"*0\r\n"
+    for number in range(2):
+        part = part_name(topic, number)
+        assert b"audit" in fleet.broker_with(part.decode()).groups.names(part)
+    client.transport.lose()
