@@ -28,7 +28,6 @@ from miniqueue.server.shards.back import Answerer, Back
 from miniqueue.server.shards.http.bodies import body_routes
 from miniqueue.server.shards.http.door import HttpDoor
 from miniqueue.server.shards.http.events import event_routes
-from miniqueue.server.shards.http.joining import join
 from miniqueue.server.shards.http.merging import merging_routes
 from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
@@ -48,7 +47,7 @@ from miniqueue.server.shards.links.held import HeldByShards
 from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.scheduling import ORDERS, STEPS, Home, Steps
-from miniqueue.server.shards.links.spreading import Spreading, order, use_group
+from miniqueue.server.shards.links.spreading import Spreading, order
 from miniqueue.server.shards.parent import READY, SETTLED
 from miniqueue.server.shards.resp.door import Door
 from miniqueue.server.shards.resp.linked import LinkedConnection
@@ -195,9 +194,7 @@ class Shard:
     def door(self, broker: Broker, app: ASGIApp, gate: AuthMiddleware | None) -> ASGIApp:
         """Return the application of the HTTP port for clients of all shards."""
         owners = self._owners(broker, QUEUE)
-        receiving = Receiving(
-            owners, app, broker.spread_of, partial(use_group, broker, self.peers), partial(join, self.peers)
-        )
+        receiving = Receiving(owners, app, broker, self.peers)
         parts = Parts(owners, self.peers, broker)
         shared = {
             **merging_routes(owners, broker.shares.quotas_of),

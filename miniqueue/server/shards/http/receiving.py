@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
+from miniqueue.broker import Broker
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions, parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
@@ -31,14 +32,15 @@ from miniqueue.errors import InvalidTopicError
 from miniqueue.server.asgi.replies import JSON_LINES
 from miniqueue.server.asgi.request import lists_of, query_of
 from miniqueue.server.shards.http.door import Handler
+from miniqueue.server.shards.http.joining import join
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, unless_gone
+from miniqueue.server.shards.links.peers import Peers
+from miniqueue.server.shards.links.spreading import enter_by_patterns, use_group
 
 #: How long one shard waits for messages with `autoack`, before the next one does.
 SLICE_SECONDS: Final = 0.1
 #: Creates a group in all parts of a spread topic, if it is used now for the first time; raises MiniqueueError.
 UseGroup = Callable[[bytes, bytes], Awaitable[None]]
-#: Keeps the client of a request among the members of a group of some parts; raises MiniqueueError.
-Join = Callable[[Scope, Sequence[bytes], ReceiveOptions], Awaitable[None]]
 _OPTIONS: Final = ("group", "member", "count", "wait", "lease", "autoack")
 _LISTS: Final = ("topic", "pattern")
 
@@ -49,22 +51,20 @@ class Receiving:
     Args:
       owners: the owners of all shards.
       app: the application of this process.
-      spread_of: returns over how many parts a topic is spread, 0 for others.
-      use_group: creates a group in all parts of a spread topic, if it is used now for the first time.
-      join: keeps the client of a request among the members of a group of some parts.
+      broker: the broker of this shard, which knows all spread topics.
+      peers: the shards.
 
     Attributes:
-      use_group: the same.
+      use_group: creates a group in all parts of a spread topic, if it is used now for the first time.
     """
 
-    def __init__(
-        self, owners: Owners, app: ASGIApp, spread_of: Callable[[bytes], int], use_group: UseGroup, join: Join
-    ) -> None:
+    def __init__(self, owners: Owners, app: ASGIApp, broker: Broker, peers: Peers) -> None:
         self._owners = owners
         self._app = app
-        self._spread_of = spread_of
-        self.use_group = use_group
-        self._join = join
+        self._spread_of = broker.spread_of
+        self._enter_by_patterns = partial(enter_by_patterns, broker)
+        self.use_group: UseGroup = partial(use_group, broker, peers)
+        self._join = partial(join, peers)
         self._turns = count()
 
     @property
@@ -80,8 +80,10 @@ class Receiving:
             if SEPARATOR in name:  # no client can name a part
                 raise InvalidTopicError
             check_permitted(scope.get("user"), Right.CONSUME, name, f"POST /receive of the topic '{name.decode()}'")
+        enter = partial(self._enter, options, scope)
         for name in filter(self._spread_of, choice.names):
-            await self._enter(name, options, scope)
+            await enter(name)
+        await self._enter_by_patterns(choice, scope.get("user"), enter)
         names = [part for name in choice.names for part in self._parts_of(name) or [name]]
         queries = self._queries(query, lists["pattern"], names)
         own = self._owners.placing.number
@@ -103,7 +105,7 @@ class Receiving:
         query = query_of(scope, _OPTIONS)
         options, queries = parse_receive_options(query), self._queries(query, [], self._parts_of(topic))
         of_all = {**scope, "path": "/receive", "raw_path": b"/receive"}
-        await self._enter(topic, options, scope)
+        await self._enter(options, scope, topic)
         with self._owners.gathering(scope) as gathering:
             request = _Request(self._owners, of_all, queries, options, gathering)
             answer = await unless_gone(receive, request.run())
@@ -111,7 +113,7 @@ class Receiving:
                 body = answer.body if answer.is_error else _without_topic(topic, answer.body)
                 await answer.reply(body)(scope, receive, send)
 
-    async def _enter(self, topic: bytes, options: ReceiveOptions, scope: Scope) -> None:
+    async def _enter(self, options: ReceiveOptions, scope: Scope, topic: bytes) -> None:
         """Keep the client in all parts of a topic, with its group and as its member; raises MiniqueueError."""
         await self.use_group(topic, options.group)
         await self._join(scope, self._parts_of(topic), options)

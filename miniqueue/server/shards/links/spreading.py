@@ -22,13 +22,15 @@ from typing import Final
 import orjson
 import structlog
 
+from miniqueue.access.users import User
 from miniqueue.broker import Broker
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
-from miniqueue.core.message.parts import parse_part, part_name
+from miniqueue.core.message.parts import parse_part, part_name, whole_of
+from miniqueue.core.options.topic_choice import TopicChoice
 from miniqueue.core.settings.placing import origin_of
 from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, TopicSettings, of_members
 from miniqueue.core.settings.spreading import settings_of_part
-from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError, UnknownTopicError
+from miniqueue.errors import GroupExistsError, MiniqueueError, ProtocolError, RequestError, UnknownTopicError
 from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, TopicExistsError
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure
@@ -77,6 +79,22 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
         return
     for shard in [*peers.others(), own]:
         _check(await order(peers, shard, [b"USE", name, group]))
+
+
+async def enter_by_patterns(
+    broker: Broker, choice: TopicChoice, user: User | None, enter: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Call `enter` for each spread topic that fits a pattern of a choice, and that the user may consume.
+
+    A topic that refuses is left out, as any that fits a pattern. Raises UnavailableError.
+    """
+    if not choice.beginnings or not broker.spread_topics:
+        return
+    fitting = dict.fromkeys(map(whole_of, choice.among(broker.topics())))
+    names = sorted(name for name in fitting if broker.spread_of(name) and name not in choice.names)
+    for name in names if user is None else user.consumable(names):
+        with suppress(RequestError):
+            await enter(name)
 
 
 def _check(reply: bytes) -> None:

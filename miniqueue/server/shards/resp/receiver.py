@@ -16,12 +16,13 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions
+from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import InvalidTopicError, MiniqueueError
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.link import JOIN
 from miniqueue.server.shards.links.peers import Peers
-from miniqueue.server.shards.links.spreading import use_group
+from miniqueue.server.shards.links.spreading import enter_by_patterns, use_group
 from miniqueue.server.shards.resp import receiving
 from miniqueue.server.shards.resp.owners import Owners, answer
 from miniqueue.server.shards.resp.parts import parting
@@ -138,11 +139,15 @@ class Receiver:
 
     async def _receive_from_any(self, named: Command, command: Command, waits: Waits) -> bytes:
         """Return the reply to RECEIVEANY, `named` as the client has sent it; raises MiniqueueError."""
-        words, _, topics = topics_of(named[1:])
-        options = options_of_receive(words)
-        for topic in topics:
-            if part_count := self._client.broker.spread_of(topic):
-                await self._enter(topic, part_count, options)
+        words, patterns, topics = topics_of(named[1:])
+        options, broker = options_of_receive(words), self._client.broker
+
+        async def enter(topic: bytes) -> None:
+            await self._enter(topic, broker.spread_of(topic), options)
+
+        for topic in filter(broker.spread_of, topics):
+            await enter(topic)
+        await enter_by_patterns(broker, parse_choice(topics, patterns), self._client.user, enter)
         wanted = receiving.wanted(command)
         until = asyncio.get_running_loop().time() + wanted.wait_seconds
         is_present = partial(is_there, self._client)

@@ -275,6 +275,24 @@ async def test_a_group_is_created_in_all_parts_by_its_first_use(fleet, path):
     assert (letters.status, letters.lines) == (200, [])  # it does not exist yet
 
 
+async def test_a_group_is_created_in_all_parts_by_its_first_use_by_a_pattern(fleet):
+    for key in KEYS:
+        await fleet.ask("POST", f"/publish/{TOPIC}?key={key}", key.encode())
+    path = f"/receive?pattern={TOPIC[:-1]}*&group=audit&autoack=true&count="
+    received = (await fleet.ask("POST", path + "1")).lines
+    assert len(await receive(fleet, "count=100&autoack=true")) == len(KEYS)  # the other group loses nothing of it
+    while more := (await fleet.ask("POST", path + "100")).lines:
+        received += more
+    assert sorted(payloads(received)) == sorted(key.encode() for key in KEYS)
+
+    await fleet.ask("PATCH", f"/topics/{TOPIC}", b'{"auto_create_groups":false}')
+    assert (await fleet.ask("POST", path.replace("audit", "other") + "1")).lines == []  # it is left out
+    fleet.lose(2)
+    refused = await fleet.ask("POST", path.replace("audit", "another") + "1")
+    assert (refused.status, refused.code) == (503, "TRYAGAIN")
+    fleet.find()
+
+
 async def test_members_share_the_partitions_of_all_parts(fleet):
     for member in "ab":
         assert await receive(fleet, f"member={member}") == []

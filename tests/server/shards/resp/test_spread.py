@@ -210,6 +210,17 @@ async def test_a_group_is_created_in_all_parts_by_its_first_use(client, fleet, w
     assert len(await receive(client, b"GROUP", b"audit")) == 0
 
 
+async def test_a_group_is_created_in_all_parts_by_its_first_use_by_a_pattern(client, fleet):
+    for number in range(2 * PARTS):
+        await client.ask(b"PUB", TOPIC, b"%d" % number)
+    words = b"RECEIVEANY", b"GROUP", b"audit", b"AUTOACK", b"COUNT", b"1", b"PATTERN", TOPIC[:-1] + b"*"
+    assert len(value_of(await client.ask(*words))) == 1
+    for member in fleet.members:
+        assert all(b"audit" in member.broker.groups.names(part) for part in member.broker.parts_here(TOPIC))
+    await client.ask(b"TOPIC", b"SET", TOPIC, b"auto_create_groups", b"false")
+    assert await client.ask(*(b"other" if word == b"audit" else word for word in words)) == b"*0\r\n"
+
+
 async def test_dead_letters_that_do_not_exist_yet_are_received_by_a_group(client):
     assert await client.ask(b"RECEIVE", TOPIC + b".dlq", b"GROUP", b"audit") == b"*0\r\n"
 

@@ -92,7 +92,14 @@ async def test_all_messages_of_a_key_go_to_one_member(client, connect):
     assert {len(numbers) for numbers in member_of.values()} == {1}
 
 
-@pytest.mark.parametrize(("word", "topics"), [(b"RECEIVE", ()), (b"RECEIVEANY", (b"TOPICS", TOPIC))])
+@pytest.mark.parametrize(
+    ("word", "topics"),
+    [
+        (b"RECEIVE", ()),
+        (b"RECEIVEANY", (b"TOPICS", TOPIC)),
+        (b"RECEIVEANY", (b"PATTERN", TOPIC + b"*")),
+    ],
+)
 async def test_a_member_that_receives_stays_in_all_parts_whichever_has_its_messages(
     client, connect, fleet, word, topics
 ):
