@@ -13,7 +13,7 @@ form; `core.options.publish` parses them one by one.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from math import ceil
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -25,6 +25,8 @@ from miniqueue.errors.requests import InvalidOptionError
 
 #: Maximum number of messages of PUBPACKED, which the number of its words does not limit.
 MAX_PACKED: Final = 9_999
+#: Maximum number of runs of messages that an error names.
+MAX_NAMED: Final = 20
 _NO_OTHERS: Final[Mapping[int, PublishOptions]] = MappingProxyType({})
 _COUNT: Final = re.compile(rb"[0-9]{1,5}")
 #: Number of words of a message with a key: the message, 2, KEY, the key.
@@ -135,3 +137,24 @@ def _next_options(count: bytes, remaining: Iterator[bytes]) -> list[bytes]:
         if len(option_words) == int(count):
             return option_words
     raise InvalidOptionError("behind each message is the number of the words of its options, and these")
+
+
+def not_confirmed(count: int, indexes: Sequence[int]) -> str:
+    """Return what an error adds if some parts of a spread topic have refused their messages of a batch.
+
+    `indexes` are these messages, of `count`.
+    """
+    return f"; of {count} messages, {_named(indexes)} are not confirmed, the others were added"
+
+
+def _named(indexes: Sequence[int]) -> str:
+    """Return which messages these are, counted from 1, as in `1, 3-5`."""
+    runs: list[list[int]] = []
+    for number in map(int.__add__, indexes, repeat(1)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    more = f", and {len(words) - MAX_NAMED} other runs" if len(words) > MAX_NAMED else ""
+    return ", ".join(words[:MAX_NAMED]) + more

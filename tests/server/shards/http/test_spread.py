@@ -1,7 +1,7 @@
 """Spread topics at the HTTP doors of three shards: one topic for clients, whose parts are in all shards."""
 
 import asyncio
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections import defaultdict
 from urllib.parse import quote
 
@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.core.options.batch import not_confirmed
 from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet
 from tests.server.shards.http.tunnels import Client, scope_of
 
@@ -192,12 +193,48 @@ async def test_a_batch_is_published_to_the_part_of_its_keys_or_of_its_dedup_id(f
     assert [line["id"] for line in again.lines] == [line["id"] for line in plain.lines]
 
 
-async def test_a_batch_with_keys_of_several_parts_is_refused(fleet):
-    batch = b"\n".join(orjson.dumps({"msg": "eA==", "key": key}) for key in KEYS)
+def batch_of(*keys: str) -> bytes:
+    return b"\n\n".join(orjson.dumps({"msg": b64encode(key.encode()).decode(), "key": key}) for key in keys)
 
-    refused = await fleet.ask("POST", f"/publish/{TOPIC}?dedup=17", batch, LINES)
 
-    assert (refused.status, refused.code) == (400, "CROSSSHARD")
+async def test_a_batch_with_keys_of_several_parts_is_published_once(fleet):
+    path = f"/publish/{TOPIC}?dedup=17"
+    first, *others = [await fleet.ask("POST", path, batch_of(*KEYS), LINES, door=door) for door in range(3)]
+
+    assert (first.status, b"duplicate" in first.headers) == (201, False)
+    assert [int(line["id"].split("-")[0]) >> 10 for line in first.lines] == list(map(part_with, KEYS))
+    for other in others:
+        assert (other.status, other.headers[b"duplicate"]) == (200, b"true")
+        assert other.lines == [{**line, "duplicate": True} for line in first.lines]
+    mismatch = await fleet.ask("POST", f"{path}%3Fdigest=a", batch_of(*KEYS), LINES)
+    assert mismatch.status == 200
+    assert sorted(payloads(await receive(fleet, "count=100"))) == sorted(key.encode() for key in KEYS)
+
+
+async def test_a_batch_that_some_parts_refuse_is_completed_when_it_is_repeated(fleet):
+    path, number = f"/publish/{TOPIC}?dedup=17", part_with(KEYS[0])
+    part = part_name(TOPIC.encode(), number)
+    broker = fleet.broker_with(part.decode())
+    broker.admin.pause(part)
+    refused = await fleet.ask("POST", path, batch_of(*KEYS), LINES)
+    missing = [index for index, key in enumerate(KEYS, 1) if part_with(key) == number]
+
+    assert (refused.status, refused.code) == (503, "PAUSED")
+    assert refused.json["error"].endswith(not_confirmed(len(KEYS), [index - 1 for index in missing]))
+    broker.admin.resume(part)
+    repeated = await fleet.ask("POST", path, batch_of(*KEYS), LINES)
+    assert repeated.status == 201
+    assert [index for index, line in enumerate(repeated.lines, 1) if "duplicate" not in line] == missing
+    assert sorted(payloads(await receive(fleet, "count=100"))) == sorted(key.encode() for key in KEYS)
+
+
+async def test_a_batch_of_which_any_part_would_refuse_a_line_is_added_to_none(fleet):
+    path = f"/publish/{TOPIC}?dedup=17"
+    wrong = batch_of(*KEYS) + b'\n{"msg":"eA==","key":"k","delay":5}'
+    assert (await fleet.ask("POST", path, wrong, LINES)).code == "BADOPTION"
+    fleet.lose(2)
+    assert (await fleet.ask("POST", path, batch_of(*KEYS), LINES)).code == "TRYAGAIN"
+    fleet.find()
     assert await receive(fleet) == []
 
 

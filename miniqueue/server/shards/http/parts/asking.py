@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Broker
 from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.core.options.batch import BatchOptions
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, together
 from miniqueue.server.shards.links.earlier import Published
@@ -92,6 +93,12 @@ class Parts:
     def check_all(self, topic: Spread) -> None:
         """Raise ShardAwayError if a shard with a part is known not to answer."""
         for shard in {self.shard_of(topic, number) for number in topic.numbers}:
+            self.owners.check(shard)
+
+    def check_batch(self, topic: Spread, numbers: Iterable[int], each: BatchOptions) -> None:
+        """Raise an error if a part would refuse the options of a batch, or is known not to answer: none gets a line."""
+        each.attributes(self._broker.clock.now_ms())
+        for shard in {self.shard_of(topic, number) for number in numbers}:
             self.owners.check(shard)
 
     async def pass_on(self, topic: Spread, number: int, scope: Scope, receive: Receive, send: Send) -> None:

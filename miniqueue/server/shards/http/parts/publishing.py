@@ -2,29 +2,21 @@
 
 POST /publish/orders?key=k          the part of the key; without any of them, a part that is chosen
 POST /request/orders?key=k          the same part; the requester waits in its shard
-POST /publish/orders?dedup=id       a batch of JSON lines, which is one commit: all keys must be in one part
+POST /publish/orders?dedup=id       a batch of JSON lines: see `batches`
 POST /publish/orders                JSON lines: see `lines`
 """
 
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.core.options.publish import NO_OPTIONS, PublishOptions
-from miniqueue.errors.requests import SpreadTopicError
-from miniqueue.server.asgi.request import read_body
 from miniqueue.server.http.publish import (
-    MAX_BATCH_BODY_BYTES,
-    check_batch_options,
-    decode_batch,
     is_json_lines,
     options_of,
 )
-from miniqueue.server.shards.http.owners import replaying
 from miniqueue.server.shards.http.parts.asking import Parts, Spread
+from miniqueue.server.shards.http.parts.batches import publish_batch
 from miniqueue.server.shards.http.parts.lines import publish_lines
-from miniqueue.server.shards.links.earlier import published_batch, published_with
-
-#: If a body contains neither, no line has a key: the letters of its name can only be written in these two ways.
-_SIGNS_OF_KEYS = (b'"key"', b"\\u")
+from miniqueue.server.shards.links.earlier import published_with
 
 
 async def publish(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +27,7 @@ async def publish(parts: Parts, topic: Spread, scope: Scope, receive: Receive, s
     elif options is None:
         await publish_lines(parts, topic, scope, receive, send)
     else:
-        await _publish_batch(parts, options, topic, scope, receive, send)
+        await publish_batch(parts, options, topic, scope, receive, send)
 
 
 async def request(parts: Parts, topic: Spread, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,26 +41,3 @@ async def part_of(parts: Parts, topic: Spread, options: PublishOptions) -> int:
     if options.dedup_id or options.unique_key:
         [topic] = await parts.placed(topic, [published_with(options)])
     return parts.part_for(topic, options.placing_key)
-
-
-async def _publish_batch(
-    parts: Parts,
-    options: PublishOptions,
-    topic: Spread,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-) -> None:
-    check_batch_options(options)
-    body = await read_body(receive, MAX_BATCH_BODY_BYTES)
-    if body is None:
-        return
-    keys = set[bytes]()
-    if any(sign in body for sign in _SIGNS_OF_KEYS):
-        keys.update((await decode_batch(body, parts.max_message_bytes))[1].keys)
-    published = published_batch(options.dedup_id, [key for key in keys if key])
-    [topic] = await parts.placed(topic, [published._replace(is_cut=False)])
-    numbers = {parts.part_for(topic, word) for word in published.words}
-    if len(numbers) > 1:
-        raise SpreadTopicError(topic.name, "a batch with a dedup id")
-    await parts.pass_on(topic, numbers.pop(), scope, replaying(body, receive), send)

@@ -11,7 +11,7 @@ messages are not confirmed, counted from 1.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 import hiredis
@@ -21,7 +21,7 @@ from miniqueue.core.message.ids import following_ids, joined_ids, parse_message_
 from miniqueue.core.message.numerals import sizes_of
 from miniqueue.core.message.partitioning import indexes_by_number
 from miniqueue.core.message.parts import part_for
-from miniqueue.core.options.batch import BatchOptions
+from miniqueue.core.options.batch import BatchOptions, not_confirmed
 from miniqueue.core.options.publish import without_digest
 from miniqueue.errors import MiniqueueError
 from miniqueue.server.resp.commands.publish import all_ids, batch_reply, parse_batch, runs_of_ids
@@ -33,8 +33,6 @@ from miniqueue.wire.resp_replies import bulk, integer, joined_array
 
 #: Least number of words of these commands.
 LEAST_WORDS: Final = 5
-#: Maximum number of runs of messages that an error names.
-MAX_NAMED: Final = 20
 
 
 class Share(NamedTuple):
@@ -212,18 +210,4 @@ def _refused(shares: Sequence[Share], failed: Sequence[tuple[Share, bytes]]) -> 
         return error
     indexes = sorted(chain.from_iterable(share.indexes for share, _ in failed))
     count = sum(len(share.indexes) for share in shares)
-    text = f"; of {count} messages, {_named(indexes)} are not confirmed, the others were added"
-    return error[:-2] + text.encode() + b"\r\n"
-
-
-def _named(indexes: Sequence[int]) -> str:
-    """Return which messages these are, counted from 1, as in `1, 3-5`."""
-    runs: list[list[int]] = []
-    for number in map(int.__add__, indexes, repeat(1)):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    words = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    more = f", and {len(words) - MAX_NAMED} other runs" if len(words) > MAX_NAMED else ""
-    return ", ".join(words[:MAX_NAMED]) + more
+    return error[:-2] + not_confirmed(count, indexes).encode() + b"\r\n"
