@@ -35,6 +35,8 @@ from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 from miniqueue.wire.resp_splitting import WholeReplies
 
+#: How many words a PUBLISH has.
+_PUBLISH_WORDS: Final = 3
 _SUBSCRIBES: Final = (b"SUBSCRIBE", b"SUB")
 
 
@@ -49,6 +51,8 @@ class Door:
     def __init__(self, client: RoutedClient, peers: Peers) -> None:
         self._client = client
         self._peers = peers
+        self._own = peers.placing.number
+        self._last_topic, self._last_shard = b"", 0  # where the last messages without options were published
         self._owners = Owners(client, peers)
         receiver = Receiver(client, peers, self._owners)
         self._spread = SpreadTopics(client, peers, self._owners, receiver)
@@ -63,10 +67,31 @@ class Door:
     def execute(self, command: Parsed) -> bool:
         """Carry out a command, and see to its reply, if it concerns other shards; return whether it does."""
         try:
+            if self._client.mode is None:
+                if isinstance(command, Run):
+                    return self._publish(command.head[1], command.lasts, command)
+                if command[0] == b"PUBLISH" and len(command) == _PUBLISH_WORDS and isinstance(command, list):
+                    return self._publish(command[1], command[2:], command)
             return self._execute(command)
         except MiniqueueError as exc:
             self._client.reply(self._client.refusal(exc) * reply_count_of(command))
             return True
+
+    def _publish(self, topic: bytes, payloads: list[bytes], command: Command | Run) -> bool:
+        """Do what `_execute` does, for messages without options."""
+        client = self._client
+        if client.guard is not None and not client.guard.lets_publish(topic):
+            return self._execute(command)
+        if topic != self._last_topic:
+            self._last_shard = self._shard_of(topic)
+            self._last_topic = topic
+        if part_count := client.broker.spread_of(topic):
+            self._spread.publish(topic, part_count, payloads)
+        elif self._last_shard == self._own:
+            return False
+        else:
+            self._owners.lead(self._last_shard, topic, command)
+        return True
 
     def own(self, command: Parsed) -> Parsed | None:
         """Return a command as this process carries it out; None if it concerns other shards, or several parts."""
@@ -138,6 +163,8 @@ class Door:
             self._check(command)
         if not is_spread:
             self._owners.lead(shard, topic, command)
+        elif isinstance(command, Run):
+            self._spread.publish(topic, part_count, command.lasts)
         elif isinstance(command, RunTransaction):
             self._multi(command.first)
             self._client.put_back([command.run, command.last])
@@ -158,9 +185,12 @@ class Door:
             if topic_at is None or len(command) <= topic_at:
                 return None
             topic = command[topic_at]
+        return self._shard_of(topic), topic
+
+    def _shard_of(self, topic: bytes) -> int:
         if SEPARATOR in topic:  # no client can name a part
             raise InvalidTopicError
-        return self._peers.placing.shard_of(topic), topic
+        return self._peers.placing.shard_of(topic)
 
     def _is_for_channels(self, command: Parsed) -> bool:
         """Return whether a command concerns the channels of Redis to which the connection has subscribed."""

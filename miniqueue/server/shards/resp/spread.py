@@ -49,6 +49,9 @@ class SpreadTopics:
         self._peers = peers
         self._owners = owners
         self._receiver = receiver
+        self._own = peers.placing.number
+        self._last_topic = b""  # to which messages without options were published
+        self._last_parts: list[tuple[bytes, int]] = []  # its parts, and their shards
         self._stream: SpreadStream | None = None
         self._placed: tuple[Command, int] | None = None  # the next command, and among how many parts it has its place
         self._got = Got(client, peers.placing, owners.ask)
@@ -70,14 +73,26 @@ class SpreadTopics:
         if stream is not None:
             stream.close()
 
-    def carry_out(self, topic: bytes, part_count: int, command: Command | Run) -> bool:
+    def publish(self, topic: bytes, part_count: int, payloads: list[bytes]) -> None:
+        """Publish messages without options in one part; raises ShardAwayError."""
+        number = self._choose(topic, part_count, len(payloads))
+        if self._last_topic != topic or len(self._last_parts) != part_count:
+            self._last_topic, placing = topic, self._peers.placing
+            self._last_parts = [
+                (part_name(topic, each), placing.shard_of_part(topic, each)) for each in range(part_count)
+            ]
+        part, shard = self._last_parts[number]
+        if shard == self._own:
+            self._client.command_count += len(payloads) - 1
+            self._client.publish(part, payloads)
+        else:
+            self._owners.forward(shard, Run([b"PUBLISH", part], payloads))
+
+    def carry_out(self, topic: bytes, part_count: int, command: Command) -> bool:
         """Carry out a command that the client may give; return False to do it here, on the whole.
 
         `part_count` is 0 if the command creates the topic. Raises MiniqueueError.
         """
-        if isinstance(command, Run):
-            self._carry_out_in_part(topic, self._choose(topic, part_count, len(command.lasts)), command)
-            return True
         earlier = self._client.broker.earlier_of(topic)
         if earlier.counts and (part_count := self._count_for(topic, part_count, earlier, command)) == 0:
             return True
@@ -137,19 +152,11 @@ class SpreadTopics:
         """Return the part of messages without a key."""
         return self._peers.choose_part(topic, part_count, message_count, self._client.broker.open_commit)
 
-    def _carry_out_in_part(self, topic: bytes, number: int, command: Command | Run) -> None:
+    def _carry_out_in_part(self, topic: bytes, number: int, command: Command) -> None:
         """Carry out a command in a part: here, if the part is in this shard. Raises MiniqueueError."""
         part, shard = part_name(topic, number), self._peers.placing.shard_of_part(topic, number)
-        is_here = shard == self._peers.placing.number
-        if isinstance(command, Run):
-            if is_here:
-                self._client.command_count += len(command.lasts) - 1
-                self._client.publish(part, command.lasts)
-            else:
-                self._owners.forward(shard, Run([command.head[0], part], command.lasts))
-            return
         own = parting.renamed(command, part)
-        if not is_here:
+        if shard != self._own:
             self._owners.forward(shard, own)
         elif reply := table.execute(self._client, own):
             self._client.reply(reply)
