@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import mod, rshift
 
 from miniqueue.core.message.numerals import joined
 from miniqueue.core.message.parts import MAX_PARTS
@@ -42,6 +43,9 @@ def parts_of_receipts(words: Sequence[bytes]) -> list[int]:
     first, dash, _ = words[0].rpartition(b"-") if words else (b"", b"", b"")
     if dash and all(map(bytes.startswith, words, repeat(first + dash))):
         return [part_of_receipt(words[0])] * len(words)
+    if not dash and all(map(bytes.isdigit, words)) and max(map(len, words), default=0) <= _MAX_DIGITS:
+        shifted = map(rshift, map(int, words), repeat(RECEIPT_BITS + _LANE_BITS))  # fast path: as streams give them
+        return list(map(mod, shifted, repeat(MAX_PARTS)))
     prefixes = [prefix for prefix, _, _ in map(bytes.rpartition, words, repeat(b"-"))]
     examples = dict(zip(prefixes, words, strict=True))
     if b"" in examples:

@@ -11,7 +11,7 @@ has no C implementation: a key of 20 bytes would cost some microseconds instead 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import groupby, repeat
 from operator import mod
 from typing import Final
 from zlib import crc32
@@ -33,6 +33,14 @@ def partitions_for(keys: Sequence[bytes], partition_count: int, of_no_key: int, 
     if all(keys):
         return numbers
     return [number if key else of_no_key for key, number in zip(keys, numbers, strict=True)]
+
+
+def indexes_by_run(numbers: Sequence[int]) -> dict[int, list[int]]:
+    """Do what `indexes_by_number` does, in less time if equal numbers follow each other."""
+    indexes: defaultdict[int, list[int]] = defaultdict(list)
+    for number, run in groupby(range(len(numbers)), numbers.__getitem__):
+        indexes[number] += run
+    return indexes
 
 
 def indexes_by_number(numbers: Sequence[int]) -> dict[int, list[int]]:

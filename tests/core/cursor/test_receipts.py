@@ -73,6 +73,13 @@ def test_parts_are_found_in_receipts(prefixes):
     assert parts_of_receipts(words) == list(map(part_of_receipt, words)) == [parts[prefix] for prefix in prefixes]
 
 
+def test_parts_are_found_in_receipts_of_streams():
+    parts = [3, 3, 0, 63, 3]
+    words = [b"%d" % (first_receipt(4095, part) + number) for number, part in enumerate(parts)]
+    assert parts_of_receipts(words) == parts
+    assert parts_of_receipts([*words, b"1" * 20]) == [*parts, 0]
+
+
 @pytest.mark.parametrize("words", [[], [b""], [b"-"], [b"x", b"y"], [b"a-x", b"a-y"]])
 def test_other_words_name_the_first_part(words):
     assert parts_of_receipts(words) == [0] * len(words)

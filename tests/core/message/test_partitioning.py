@@ -1,6 +1,12 @@
 import pytest
 
-from miniqueue.core.message.partitioning import MAX_PARTITIONS, indexes_by_number, partition_for, partitions_for
+from miniqueue.core.message.partitioning import (
+    MAX_PARTITIONS,
+    indexes_by_number,
+    indexes_by_run,
+    partition_for,
+    partitions_for,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,4 +34,6 @@ def test_keys_together_have_the_partitions_that_they_have_alone():
     keys = [b"123456789", b"a", b"order-17", b"a"]
     assert partitions_for(keys, 8, 7) == [6, 3, 4, 3]
     assert partitions_for([*keys, b""], 8, 7) == [6, 3, 4, 3, 7]
-    assert indexes_by_number([6, 3, 4, 3]) == {6: [0], 3: [1, 3], 4: [2]}
+    for indexes_of in (indexes_by_number, indexes_by_run):
+        assert indexes_of([6, 3, 3, 4, 3]) == {6: [0], 3: [1, 2, 4], 4: [3]}
+        assert indexes_of([]) == {}

@@ -6,13 +6,15 @@
 Each part settles its own: if a shard does not answer, the results of its receipts are the error.
 """
 
+from itertools import repeat
+from operator import mod
 from typing import Any, Final
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
-from miniqueue.core.message.partitioning import indexes_by_number
+from miniqueue.core.message.partitioning import indexes_by_run
 from miniqueue.core.options.consume import MAX_PREFETCH
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.asgi.replies import JSON
@@ -33,7 +35,7 @@ async def settle(parts: Parts, topic: Spread, scope: Scope, receive: Receive, se
     if body is None:
         return
     content, receipts = _receipts_in(body)
-    indexes = indexes_by_number([number % topic.part_count for number in parts_of_receipts(receipts)])
+    indexes = indexes_by_run(list(map(mod, parts_of_receipts(receipts), repeat(topic.part_count))))
     if len(indexes) == 1:
         await parts.pass_on(topic, next(iter(indexes)), scope, replaying(body, receive), send)
         return

@@ -16,14 +16,16 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import repeat
+from operator import mod
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from miniqueue.core.cursor.receipts import parse_receipts, part_of_receipt
-from miniqueue.core.message.partitioning import indexes_by_number
+from miniqueue.core.cursor.receipts import parse_receipts, part_of_receipt, parts_of_receipts
+from miniqueue.core.message.partitioning import indexes_by_run
 from miniqueue.core.options.consume import StreamOptions, parse_stream_options
 from miniqueue.errors import (
     MessageOutstandingError,
@@ -309,13 +311,13 @@ class _Stream:
     def _settle(self, name: str, arguments: list[str]) -> None:
         before, receipts, after = _arguments(name, arguments)
         encoded = [receipt.encode() for receipt in receipts]
-        numbers = indexes_by_number([part_of_receipt(receipt) % len(self._parts) for receipt in encoded])
+        numbers = indexes_by_run(list(map(mod, parts_of_receipts(encoded), repeat(len(self._parts)))))
         if len(numbers) > 1:
             parse_receipts(encoded)  # if one is invalid, none is settled
         command = _Command(max(1, len(numbers)), len(receipts))
         for number, indexes in (numbers or {0: []}).items():  # without receipts, a part says what is wrong
-            words = [name, *before, *(receipts[index] for index in indexes), *after]
-            self._ask(number, " ".join(words), command, [encoded[index] for index in indexes])
+            words = [name, *before, *map(receipts.__getitem__, indexes), *after]
+            self._ask(number, " ".join(words), command, list(map(encoded.__getitem__, indexes)))
 
     def _ask(self, number: int, text: str, command: _Command, receipts: Sequence[bytes]) -> None:
         part = self._parts[number]

@@ -10,11 +10,12 @@ LEN, STATS, PEEK, MESSAGES, and so on                 all: `asking`
 """
 
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, repeat
+from operator import mod
 from typing import Final, NamedTuple, TypeAlias
 
 from miniqueue.core.cursor.receipts import part_of_receipt, parts_of_receipts
-from miniqueue.core.message.partitioning import indexes_by_number
+from miniqueue.core.message.partitioning import indexes_by_run
 from miniqueue.core.message.parts import part_for, part_of_id, part_of_partition
 from miniqueue.core.options.batch import parse_each, parse_packed
 from miniqueue.core.options.publish import parse_words, without_digest
@@ -146,9 +147,9 @@ class Settles(NamedTuple):
 def cut(command: Command, part_count: int) -> list[Settles]:
     """Return the settles of each part that the receipts of a command contain."""
     receipts = _receipts(command)
-    indexes = indexes_by_number([number % part_count for number in parts_of_receipts(receipts)])
+    indexes = indexes_by_run(list(map(mod, parts_of_receipts(receipts), repeat(part_count))))
     rest = command[2 + len(receipts) :]
-    return [Settles(part, own, [*(receipts[index] for index in own), *rest]) for part, own in indexes.items()]
+    return [Settles(part, own, [*map(receipts.__getitem__, own), *rest]) for part, own in indexes.items()]
 
 
 def _all_settled(count: int) -> bytes:

@@ -12,13 +12,15 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from itertools import repeat
+from operator import mod
 from typing import Final
 
 import hiredis
 
 from miniqueue.broker.runtime.accounts import Purpose
-from miniqueue.core.cursor.receipts import parse_receipts, part_of_receipt
-from miniqueue.core.message.partitioning import indexes_by_number
+from miniqueue.core.cursor.receipts import parse_receipts, parts_of_receipts
+from miniqueue.core.message.partitioning import indexes_by_run
 from miniqueue.core.message.parts import part_name
 from miniqueue.core.options.consume import parse_prefetch
 from miniqueue.errors import MiniqueueError, NothingOutstandingError, ProtocolError, UnknownCommandError
@@ -149,14 +151,14 @@ class SpreadStream:
             receipts = self._window.receipts if self._window is not None else []
             if not receipts:
                 raise NothingOutstandingError
-        parts = indexes_by_number([part_of_receipt(receipt) % len(self._parts) for receipt in receipts])
+        parts = indexes_by_run(list(map(mod, parts_of_receipts(receipts), repeat(len(self._parts)))))
         if len(parts) > 1:
             parse_receipts(receipts)  # if one is invalid, none is settled
         late = self._client.await_reply(sum(map(len, command)))
         answer = _Answer(late, max(1, len(parts)), len(receipts))
         self._unanswered_count += 1
         for number, indexes in (parts or {0: []}).items():  # without receipts, a part says what is wrong
-            own = [receipts[index] for index in indexes]
+            own = list(map(receipts.__getitem__, indexes))
             self._parts[number].ask(encode_command([word, *before, *own, *after]), answer, own)
 
     def _arguments(self, word: bytes, command: Command) -> tuple[Command, Command, Command]:
@@ -391,11 +393,10 @@ def _are_arrays(data: bytes) -> bool:
     reader = hiredis.Reader()
     reader.feed(data + b"+\r\n")
     try:
-        while isinstance(reply := reader.gets(), list):
-            pass
-    except hiredis.HiredisError:  # the line is in a reply that is not whole
+        *replies, last = iter(reader.gets, False)  # without a step of Python for each
+    except (hiredis.HiredisError, ValueError):  # the line is in a reply that is not whole
         return False
-    return bool(reply == b"")
+    return bool(last == b"") and set(map(type, replies)) == {list} and not reader.has_data()
 
 
 def _payload_of(message: bytes) -> bytes:
