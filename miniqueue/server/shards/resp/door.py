@@ -35,8 +35,9 @@ from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_reader import Parsed, Run, RunTransaction
 from miniqueue.wire.resp_splitting import WholeReplies
 
-#: How many words a PUBLISH has.
+#: How many words a PUBLISH has, and a PUB with a key.
 _PUBLISH_WORDS: Final = 3
+_KEYED_WORDS: Final = 5
 _SUBSCRIBES: Final = (b"SUBSCRIBE", b"SUB")
 
 
@@ -72,13 +73,15 @@ class Door:
                     return self._publish(command.head[1], command.lasts, command)
                 if command[0] == b"PUBLISH" and len(command) == _PUBLISH_WORDS and isinstance(command, list):
                     return self._publish(command[1], command[2:], command)
+                if command[0] == b"PUB" and len(command) == _KEYED_WORDS and command[3].upper() == b"KEY":
+                    return self._publish(command[1], command[2:3], command, command[4])
             return self._execute(command)
         except MiniqueueError as exc:
             self._client.reply(self._client.refusal(exc) * reply_count_of(command))
             return True
 
-    def _publish(self, topic: bytes, payloads: list[bytes], command: Command | Run) -> bool:
-        """Do what `_execute` does, for messages without options."""
+    def _publish(self, topic: bytes, payloads: list[bytes], command: Command | Run, key: bytes = b"") -> bool:
+        """Do what `_execute` does, for messages without options, or with nothing but a key."""
         client = self._client
         if client.guard is not None and not client.guard.lets_publish(topic):
             return self._execute(command)
@@ -86,7 +89,12 @@ class Door:
             self._last_shard = self._shard_of(topic)
             self._last_topic = topic
         if part_count := client.broker.spread_of(topic):
-            self._spread.publish(topic, part_count, payloads)
+            if isinstance(command, Run) or command[0] == b"PUBLISH":
+                self._spread.publish(topic, part_count, payloads)
+            elif key:
+                self._spread.publish_with_key(topic, part_count, command, key)
+            else:  # an empty one
+                return self._execute(command)
         elif self._last_shard == self._own:
             return False
         else:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from miniqueue.core.message.parts import part_name
+from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.core.options.batch import BatchOptions
 from miniqueue.core.settings.spreading import Earlier
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError
@@ -50,7 +50,7 @@ class SpreadTopics:
         self._owners = owners
         self._receiver = receiver
         self._own = peers.placing.number
-        self._last_topic = b""  # to which messages without options were published
+        self._last_topic = b""  # to which messages were published
         self._last_parts: list[tuple[bytes, int]] = []  # its parts, and their shards
         self._stream: SpreadStream | None = None
         self._placed: tuple[Command, int] | None = None  # the next command, and among how many parts it has its place
@@ -75,18 +75,30 @@ class SpreadTopics:
 
     def publish(self, topic: bytes, part_count: int, payloads: list[bytes]) -> None:
         """Publish messages without options in one part; raises ShardAwayError."""
-        number = self._choose(topic, part_count, len(payloads))
-        if self._last_topic != topic or len(self._last_parts) != part_count:
-            self._last_topic, placing = topic, self._peers.placing
-            self._last_parts = [
-                (part_name(topic, each), placing.shard_of_part(topic, each)) for each in range(part_count)
-            ]
-        part, shard = self._last_parts[number]
+        part, shard = self._parts_of(topic, part_count)[self._choose(topic, part_count, len(payloads))]
         if shard == self._own:
             self._client.command_count += len(payloads) - 1
             self._client.publish(part, payloads)
         else:
             self._owners.forward(shard, Run([b"PUBLISH", part], payloads))
+
+    def publish_with_key(self, topic: bytes, part_count: int, command: Command, key: bytes) -> None:
+        """Carry out a PUB with no other option than a key; raises MiniqueueError."""
+        part, shard = self._parts_of(topic, part_count)[part_for(key, part_count)]
+        own = [b"PUB", part, *command[2:]]
+        if shard != self._own:
+            self._owners.forward(shard, own)
+        elif reply := table.execute(self._client, own):
+            self._client.reply(reply)
+
+    def _parts_of(self, topic: bytes, part_count: int) -> list[tuple[bytes, int]]:
+        """Return the names of the parts of a topic, each with its shard."""
+        if self._last_topic != topic or len(self._last_parts) != part_count:
+            self._last_topic, placing = topic, self._peers.placing
+            self._last_parts = [
+                (part_name(topic, number), placing.shard_of_part(topic, number)) for number in range(part_count)
+            ]
+        return self._last_parts
 
     def carry_out(self, topic: bytes, part_count: int, command: Command) -> bool:
         """Carry out a command that the client may give; return False to do it here, on the whole.
