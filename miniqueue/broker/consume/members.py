@@ -22,6 +22,7 @@ from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import check_member, check_new_group
+from miniqueue.core.message.parts import is_first
 from miniqueue.errors import LimitReachedError, MiniqueueError
 from miniqueue.errors.requests import MembersOnlyError, NoMembersError
 
@@ -145,6 +146,8 @@ class Members:
         before = self._names.pop(group, frozenset())
         if names:
             self._names[group] = names
+        if not is_first(group.topic.name):  # members are in all parts of a spread topic
+            return
         for kind, changed in ((NoticeKind.MEMBER_JOINED, names - before), (NoticeKind.MEMBER_LEFT, before - names)):
             for name in sorted(changed):
                 self._notices.report(kind, group.topic.name, group=group.name.decode(), member=name.decode())

@@ -248,9 +248,9 @@ def _note(cursor: GroupCursor, records: list[Record], positions: list[tuple[int,
 def _report(engine: Engine, topic: Topic, cursor: GroupCursor, records: list[Record], reason: bytes) -> None:
     """Count new dead letters for the clients that listen."""
     if engine.notices.is_heard and records:
-        group = topic.group_of(cursor).name.decode()
+        name, group = whole_of(topic.name), topic.group_of(cursor).name.decode()
         engine.notices.count(
-            NoticeKind.DEAD_LETTER, topic.name, len(records), group, reason=reason.decode("utf-8", "replace")
+            NoticeKind.DEAD_LETTER, name, len(records), group, reason=reason.decode("utf-8", "replace")
         )
 
 

@@ -18,7 +18,7 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import SEPARATOR, has_suffix, parse_part, part_for, part_name, whole_of
+from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, has_suffix, parse_part, part_for, part_name, whole_of
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -292,11 +292,15 @@ class Topics:
     def is_reported(self, name: bytes) -> bool:
         """Return whether what happens to a topic is reported: that of a spread topic is once, by its home shard.
 
-        Dead letters of a spread topic have no home before they have settings, so that each part of them is reported.
+        Dead letters of a spread topic have no home before they have settings: then the first and the last part of them
+        that is here is reported.
         """
         if SEPARATOR not in name:
             return self.placing.has(name)
-        return has_suffix(name, DEAD_LETTER_SUFFIX) and not self.is_copy(whole_of(name))
+        if not has_suffix(name, DEAD_LETTER_SUFFIX) or self.is_copy(whole := whole_of(name)):
+            return False
+        others = (part for number in range(MAX_PARTS) if (part := part_name(whole, number)) != name)
+        return not any(map(self.find, others))
 
     def is_copy(self, name: bytes) -> bool:
         """Return whether a topic has only the settings of a spread topic: it is in every shard, beside the parts."""

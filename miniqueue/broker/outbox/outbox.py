@@ -23,6 +23,7 @@ from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.log.transfer import MAX_PARCEL_BYTES, MAX_PARCEL_COUNT, Parcel, Transfer
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import LimitReachedError
 from miniqueue.storage.format import transfers, values
 
@@ -198,14 +199,18 @@ class Outbox:
             self._journal.committer.request_soon()
 
     def refused(self, topic: bytes, reason: str) -> bool:
-        """Note that a topic refuses what waits for it; return whether that has begun now, and report it then."""
+        """Note that a topic refuses what waits for it; return whether that has begun now, and report it then.
+
+        Of a spread topic, the first part that refuses is reported.
+        """
         if not self._counts[topic]:
             return False
-        is_new = topic not in self.refusals
+        is_new, whole = topic not in self.refusals, whole_of(topic)
+        is_first = whole not in map(whole_of, self.refusals)
         self.refusals[topic] = reason
-        if is_new:
-            count = self._counts[topic]
-            self._journal.notices.report(NoticeKind.TRANSFER_REFUSED, topic, count=count, reason=reason)
+        if is_first:
+            count = sum(count for each, count in self._counts.items() if whole_of(each) == whole)
+            self._journal.notices.report(NoticeKind.TRANSFER_REFUSED, whole, count=count, reason=reason)
         return is_new
 
     def failed(self, shard: int, reason: str) -> bool:

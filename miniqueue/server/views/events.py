@@ -12,7 +12,7 @@ import orjson
 from miniqueue.access.rights import Right
 from miniqueue.access.users import User, is_permitted
 from miniqueue.broker.runtime.notices import Notice
-from miniqueue.core.message.parts import whole_of
+from miniqueue.core.message.parts import whole_of, without_parts
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.attribute_words import as_json
 
@@ -42,5 +42,5 @@ def _words(notice: Notice) -> dict[replies.Value, replies.Value]:
     if notice.topic:
         words["topic"] = whole_of(notice.topic)
     for name, value in notice.details.items():
-        words[name] = [*value] if isinstance(value, list) else value
+        words[name] = [*value] if isinstance(value, list) else without_parts(value) if isinstance(value, str) else value
     return words

@@ -250,7 +250,7 @@ class Spreading:
         is_new = origin_of(name) == name and self._peers.placing.has(name)
         wholes = [each for each in self._broker.spread_topics if _is_of(each, name) and not (is_new and each == name)]
         parts = [each for each in self._broker.topics() if (part := parse_part(each)) and _is_of(part[0], name)]
-        await asyncio.gather(*[self._broker.delete_topic(each) for each in (*wholes, *parts)])
+        await asyncio.gather(*[self._broker.delete_topic(each) for each in (*parts, *wholes)])
         for each in (name, *wholes):
             self._peers.growth.report(each)
 

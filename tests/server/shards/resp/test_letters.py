@@ -1,5 +1,6 @@
 """The dead letters of a spread topic: their settings, and where they go."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from miniqueue.core.message.parts import part_name
 from miniqueue.errors.requests import ShardAwayError
 from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.http.tunnels import until
 from tests.server.shards.resp.clients import DoorClient
 from tests.server.shards.resp.replies import map_of, value_of
 
@@ -77,6 +79,28 @@ async def test_parts_keep_the_settings_of_their_groups_when_the_topic_is_set(cli
     assert await client.ask(b"TOPIC", b"SET", TOPIC, b"lease_seconds", b"7") == b"+OK\r\n"
     group = map_of(value_of(await client.ask(b"STATS", TOPIC, b"GROUP", b"audit")))
     assert (float(group[b"idle_seconds"]), group[b"paused"]) == (30, 1)
+
+
+async def test_events_show_dead_letters_as_those_of_one_topic(client, connect, fleet):
+    ears = [connect(door) for door in range(COUNT)]
+    for ear in ears:
+        assert await ear.ask(b"EVENTS", b"dead-letter", b"topic-created", b"topic-deleted") == b"+OK\r\n"
+    await until(lambda: all(len(member.broker.notices._listeners) == COUNT for member in fleet.members))
+    keys = [b"k%d" % number for number in range(20)]
+    await reject(client, *keys)
+    for member in fleet.members:
+        member.broker.tick()
+    created = [value_of(each) for each in await ears[0].hear(2 * COUNT)]
+    assert await client.ask(b"TOPIC", b"DELETE", TOPIC) == b"+OK\r\n"
+    deleted = [value_of(each) for each in await ears[1].hear(3 * COUNT + 1)][2 * COUNT :]
+    events = [(kind, map_of(details)) for _, kind, details in (*created, *deleted)]
+    assert Counter((kind, details[b"topic"]) for kind, details in events) == {
+        (b"topic-created", LETTERS): COUNT,
+        (b"dead-letter", TOPIC): COUNT,
+        (b"topic-deleted", TOPIC): 1,
+        (b"topic-deleted", LETTERS): COUNT,
+    }
+    assert sum(details.get(b"count", 0) for _, details in events) == len(keys)
 
 
 async def test_a_part_is_not_created_by_a_publish_that_comes_after_its_deletion(client, fleet):

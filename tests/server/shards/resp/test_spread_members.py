@@ -7,6 +7,7 @@ import pytest
 
 from miniqueue.core.message.parts import PART_BITS
 from tests.server.shards.http.fleet import COUNT, TOPICS, Fleet
+from tests.server.shards.http.tunnels import until
 from tests.server.shards.resp.clients import DoorClient
 
 TOPIC = TOPICS[1].encode()
@@ -126,6 +127,16 @@ async def test_a_member_that_waits_is_in_all_parts(client, connect):
     await client.ask(b"PUB", TOPIC, b"x")
     [reply] = await worker.hear()
     assert value_of(reply)[0][1] == b"x"
+
+
+async def test_a_member_that_joins_all_parts_is_one_event(client, connect, fleet):
+    ear = connect(1)
+    assert await ear.ask(b"EVENTS", b"member-joined", b"group-created") == b"+OK\r\n"
+    await until(lambda: all(member.broker.notices.is_heard for member in fleet.members))
+    await subscribe(connect(), b"m")
+    await client.ask(b"GROUP", b"CREATE", TOPIC, b"last")
+    kinds = [value_of(event)[1] for event in await ear.hear(2)]
+    assert sorted(kinds) == [b"group-created", b"member-joined"]
 
 
 async def test_members_and_other_consumers_do_not_mix(client, connect):
