@@ -101,6 +101,10 @@ class Scheduler:
         """Number of schedules."""
         return len(self._next)
 
+    def has(self, name: bytes) -> bool:
+        """Return whether there is a schedule with a name."""
+        return name in self._next
+
     @property
     def names(self) -> list[bytes]:
         """The names of all schedules."""

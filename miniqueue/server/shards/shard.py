@@ -205,7 +205,7 @@ class Shard:
                 broker.spread_of,
                 max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
             ),
-            **schedule_routes(self.peers, broker.spread_of, 2 * broker.max_message_bytes + MAX_MORE_BYTES),
+            **schedule_routes(owners, self.peers, broker.spread_of, 2 * broker.max_message_bytes + MAX_MORE_BYTES),
             **receiving.routes,
             **event_routes(owners),
         }

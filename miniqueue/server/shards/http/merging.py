@@ -2,7 +2,7 @@
 
     GET /topics, /tasks, /schedules      lists: merged in their order
     GET /usage                           used and limits: added
-    … /tasks/{id}, /schedules/{name}     one shard has it: its reply, or that there is none
+    … /tasks/{id}                        one shard has it: its reply, or that there is none
 
 Large lists are merged a part at a time, so that other requests go on meanwhile.
 """
@@ -46,8 +46,6 @@ def merging_routes(owners: Owners, quotas_of: Callable[[str], Quotas]) -> dict[t
             for route in (
                 ("GET", "/tasks/{id}"),
                 ("DELETE", "/tasks/{id}"),
-                ("GET", "/schedules/{name}"),
-                ("POST", "/schedules/{name}/fire"),
             )
         },
     }

@@ -1,5 +1,6 @@
 """Schedules across shards: one of a name in all, which the home shard of the name orders.
 
+    GET, FIRE at any door   ─▶ home: FIND, between changes ─▶ the shard that has it
     SET, DELETE at any door ─▶ home: one after the other ─▶ PUT in the shard of the topic, then DROP in all others
                                └─ a shard failed, or the home itself before: `tend` looks for names that are in several
 
@@ -13,7 +14,7 @@ is a new process, the shard first drops what it has not read of the one before: 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import hiredis
 import orjson
@@ -39,10 +40,14 @@ ORDERS: Final = "schedules"
 STEPS: Final = "schedule-steps"
 #: How often a home looks for schedules that are in several shards, while it does not know that there are none.
 TEND_SECONDS: Final = 0.5
+#: Maximum number of times that a schedule is looked for, which can move after each.
+MAX_LOOKS: Final = 5
 DOUBT: Final = "whether the schedule has changed is unknown"
 #: The replies to a SET.
 CREATED: Final = b"+CREATED\r\n"
 REPLACED: Final = b"+REPLACED\r\n"
+
+AnswerT = TypeVar("AnswerT")
 
 log = structlog.get_logger()
 
@@ -73,6 +78,27 @@ async def order_delete(peers: Peers, name: bytes) -> bytes:
 async def _order(peers: Peers, name: bytes, word: bytes, *words: bytes) -> bytes:
     command = [word, name, bytes(CURRENT_ACTOR.get()), *words]
     return await order(peers, peers.placing.shard_of(name), command, ORDERS, DOUBT)
+
+
+async def ask_owner(
+    peers: Peers, name: bytes, ask: Callable[[int], Awaitable[AnswerT]], is_missing: Callable[[AnswerT], bool]
+) -> AnswerT:
+    """Return the answer of the shard with a schedule; of this shard if there is none. Raises ShardAwayError.
+
+    `is_missing` returns whether an answer says that there is none: then it has just moved.
+    """
+    for _ in range(MAX_LOOKS):
+        try:
+            reply = await order(peers, peers.placing.shard_of(name), [b"FIND", name], ORDERS)
+        except OutcomeUnknownError as exc:  # nothing was changed
+            raise ShardAwayError(str(exc)) from exc
+        if reply.startswith(b"-"):
+            raise ShardAwayError(reply[1:-2].decode("utf-8", "replace"))
+        shard = int(reply[1:])
+        answer = await ask(peers.placing.number if shard < 0 else shard)
+        if shard < 0 or not is_missing(answer):
+            break
+    return answer
 
 
 def words_of(schedule: Schedule) -> Command:
@@ -110,6 +136,8 @@ class Home:
                     return await self._set(name, actor, words)
                 case [b"DELETE", name, actor]:
                     return await self._delete(name, actor)
+                case [b"FIND", name]:
+                    return replies.integer(await self._find(name))
             raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
@@ -137,6 +165,20 @@ class Home:
                 raise UnknownScheduleError
             self._doubtful.pop(name, None)
             return replies.OK
+
+    async def _find(self, name: bytes) -> int:
+        """Return the shard that has a schedule, -1 if none has; raises ShardAwayError if that is not known."""
+        errors: list[MiniqueueError] = []
+        async with self._turn:
+            for shard in self._shards:
+                try:
+                    if await self._step(shard, [b"HAS", name]) == replies.integer(1):
+                        return shard
+                except MiniqueueError as exc:
+                    errors.append(exc)
+        if errors:
+            raise errors[0].detached()
+        return -1
 
     async def _drop(self, shards: Sequence[int], name: bytes, actor: bytes) -> bool:
         """Drop a schedule in some shards; return whether one had it."""
@@ -257,6 +299,8 @@ class Steps:
                         return replies.integer(0)
                     await commit.wait()
                     return replies.integer(1)
+                case [b"HAS", name]:
+                    return replies.integer(int(self._scheduler.has(name)))
                 case [b"NAMES", home]:
                     names = [name for name in self._scheduler.names if self._peers.placing.shard_of(name) == int(home)]
                     return replies.array([replies.bulk(name) for name in names])

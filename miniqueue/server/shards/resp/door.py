@@ -26,7 +26,12 @@ from miniqueue.server.shards.resp.owners import Owners, charged_to, reply_count_
 from miniqueue.server.shards.resp.parts import parting, setting
 from miniqueue.server.shards.resp.parts.stream import SpreadStream
 from miniqueue.server.shards.resp.receiver import Receiver
-from miniqueue.server.shards.resp.scheduling import change_schedule, changes_schedules
+from miniqueue.server.shards.resp.scheduling import (
+    ask_for_schedule,
+    change_schedule,
+    changes_schedules,
+    is_about_schedule,
+)
 from miniqueue.server.shards.resp.spread import SpreadTopics
 from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
 from miniqueue.server.shards.resp.tunnel import Tunnel
@@ -245,6 +250,8 @@ class Door:
 
     async def _gathered(self, command: Command) -> bytes:
         """Return the reply of all shards; what is gathered for it is charged to the client meanwhile."""
+        if is_about_schedule(command):
+            return await ask_for_schedule(self._peers, self._owners.ask, command)
         with charged_to(self._client.account) as charge:
 
             async def ask_all(command: Command) -> list[bytes]:

@@ -17,6 +17,7 @@ from miniqueue.wire.resp_parser import encode_command
 from tests.fakes import FakeTransport, FaultyStore, ManualClock, broker_on, settle_down
 from tests.server.shards.http.conftest import fleet
 from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.http.tunnels import until
 from tests.server.shards.resp.conftest import connect
 
 __all__ = ["connect", "fleet"]
@@ -194,3 +195,62 @@ async def test_errors_of_the_shard_with_the_topic_are_those_of_both_protocols(fl
 def orjson_of(topic: str, **members: str) -> bytes:
     pairs = ",".join(f'"{name}":"{value}"' for name, value in {"topic": topic, "text": "x", **members}.items())
     return f"{{{pairs}}}".encode()
+
+
+# --- what looks at a schedule that moves ----------------------------------------------------------------------
+
+
+@pytest.fixture
+async def moving(fleet, connect, monkeypatch):
+    """Yield a function that lets a schedule go on, which moves to another shard, and is in both."""
+    go_on, take = asyncio.Event(), Steps.take
+
+    async def take_late(self: Steps, command: list[bytes]) -> bytes:
+        if command[0] == b"DROP":
+            await go_on.wait()
+        return await take(self, command)
+
+    setter = connect(1)
+    words = b"SCHEDULE", b"SET", NAME, b"EVERY", b"3600"
+    assert await setter.ask(*words, TOPICS[0].encode(), b"x") == b"+OK\r\n"
+    monkeypatch.setattr(Steps, "take", take_late)
+    setter.tell((*words, TOPICS[1].encode(), b"y"))
+    await until(lambda: sum(NAME in member.broker.scheduler.names for member in fleet.members) == 2)
+    return go_on.set
+
+
+@pytest.mark.parametrize("word", [b"GET", b"FIRE"])
+async def test_a_schedule_that_moves_is_waited_for(fleet, connect, moving, word):
+    client = connect(2)
+    client.tell((b"SCHEDULE", word, NAME))
+    await settle_down()
+    assert client.transport.written == b""
+    moving()
+    [reply] = await client.hear()
+    assert not reply.startswith(b"-")
+    lengths = [await client.ask(b"LEN", topic.encode()) for topic in TOPICS[:2]]
+    assert lengths == [b":0\r\n", b":1\r\n" if word == b"FIRE" else b":0\r\n"]
+
+
+@pytest.mark.parametrize(("method", "below"), [("GET", ""), ("POST", "/fire")])
+async def test_a_schedule_that_moves_is_waited_for_over_http(fleet, moving, method, below):
+    asking = asyncio.create_task(fleet.ask(method, f"/schedules/{NAME.decode()}{below}", door=2))
+    await settle_down()
+    assert not asking.done()
+    moving()
+    assert (await asking).status == 200
+
+
+async def test_a_schedule_that_is_nowhere_is_not_found_and_one_that_may_be_in_a_shard_away_is_asked_for_later(
+    fleet, connect
+):
+    client = connect(0)
+    for word in (b"GET", b"FIRE"):
+        assert (await client.ask(b"SCHEDULE", word, NAME)).startswith(b"-NOSCHEDULE")
+    assert (await fleet.ask("GET", "/schedules/report")).code == "NOSCHEDULE"
+    away = next(shard for shard in range(COUNT) if shard != Placing(0, COUNT).shard_of(NAME))
+    fleet.lose(away)
+    for word in (b"GET", b"FIRE"):
+        assert (await client.ask(b"SCHEDULE", word, NAME)).startswith(b"-TRYAGAIN")
+    assert (await fleet.ask("POST", "/schedules/report/fire")).code == "TRYAGAIN"
+    fleet.find()
