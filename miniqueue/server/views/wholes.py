@@ -65,7 +65,7 @@ def whole_task(rows: Sequence[Row], ended_at: str) -> Row:
     whole["id"] = TASK_JOIN.join(row["id"] for row in rows)
     whole["status"] = min((row["status"] for row in rows), key=_TASK_STATUSES.index)
     for name in {"count", "scanned", "limit", "rate"} & whole.keys():
-        whole[name] = _unless_unknown(sum, [row.get(name) for row in rows])
+        whole[name] = _unless_unknown(_added, [row.get(name) for row in rows])
     whole[ended_at] = _unless_unknown(max, [row.get(ended_at) for row in rows])
     whole["error"] = next((error for row in rows if (error := row.get("error")) is not None), None)
     return {name: value for name, value in whole.items() if name in rows[0] or value is not None}
@@ -90,7 +90,9 @@ def combined(rows: Sequence[Row], kinds: Mapping[str, Combine]) -> Row:
 def whole_value(combine: Combine, rows: Sequence[Mapping[str, Any]], name: str) -> Any:  # noqa: ANN401 - of any kind
     """Return one value of those of all rows that know it; None if none does."""
     known = [value for row in rows if (value := row.get(name)) is not None]
-    return _rounded(combine(known)) if known else None
+    if not known:
+        return None
+    return _added(known) if combine is sum else combine(known)
 
 
 def joined(lists: Iterable[Sequence[Any]]) -> list[Any]:
@@ -118,11 +120,12 @@ def _combine_of(name: str) -> Combine:
 
 
 def _unless_unknown(combine: Combine, values: Sequence[Any]) -> Any:  # noqa: ANN401 - a number
-    return None if None in values else _rounded(combine(values))
+    return None if None in values else combine(values)
 
 
-def _rounded(value: Any) -> Any:  # noqa: ANN401 - of any kind
-    return round(value, 3) if isinstance(value, float) else value
+def _added(values: Iterable[Any]) -> Any:  # noqa: ANN401 - a number
+    total = sum(values)
+    return round(total, 3) if isinstance(total, float) else total
 
 
 _OF_GROUP: Final[Mapping[str, Combine]] = {

@@ -1,5 +1,6 @@
 """A spread topic is one topic wherever topics are counted, listed, and named."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -92,6 +93,26 @@ async def test_metrics_name_a_spread_topic_and_add_up_its_parts(client, fleet):
     lags = re.findall(r'group_partition_lag{shard="\d",group="default",partition="(\d+)"', scrape)
     assert sorted(map(int, lags)) == [number << 10 for number in range(PARTS)]
     assert sum(int(count) for count in re.findall(r'miniqueue_topics{shard="\d"} (\d+)', scrape)) == 2
+
+
+async def test_a_stream_of_all_parts_is_one_consumer(client, fleet):
+    stream = DoorClient(fleet.members[0].resp)
+    await stream.ask(b"SUBSCRIBE", TOPIC)
+    async with asyncio.timeout(60):
+        while await statistic_of(client, b"leased") < PARTS:
+            pass  # each question waits for all parts
+    assert await statistic_of(client, b"consumers") == 1
+    assert (await fleet.look("/stats")).json["topics"][TOPIC.decode()]["consumers"] == 1
+    scrape = (await fleet.look("/metrics")).body.decode()
+    for family in ("consumers", "group_consumers"):
+        counts = re.findall(rf'miniqueue_{family}{{shard="\d",.*topic="{TOPIC.decode()}"}} (\S+)', scrape)
+        assert [*map(float, counts)] == [1] * COUNT
+    stream.transport.lose()
+
+
+async def statistic_of(client: DoorClient, name: bytes) -> int:
+    reply = value_of(await client.ask(b"STATS", TOPIC))
+    return dict(zip(reply[::2], reply[1::2], strict=True))[name]
 
 
 async def test_lists_over_http_have_a_spread_topic_once(client, fleet):

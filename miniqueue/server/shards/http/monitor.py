@@ -27,6 +27,7 @@ from miniqueue.server.asgi.replies import JSON, NOT_FOUND, Reply, error_reply, j
 from miniqueue.server.shards.http.metrics import merge_metrics
 from miniqueue.server.shards.http.owners import Answer, Owners, first_error
 from miniqueue.server.views.outbox import fields_of_all
+from miniqueue.server.views.wholes import whole_figures
 
 _OF_ONE: Final = re.compile(r"/shards/(0|[1-9][0-9]{0,2})(/backup|/changes)")
 _TOPICS: Final = b',"topics":{'
@@ -159,7 +160,7 @@ def _merged_stats_of_parts(bodies: Sequence[bytes]) -> bytes:
     for body in bodies:
         for name, counts in orjson.loads(body)["topics"].items():
             topics.setdefault(name, []).append(counts)
-    merged = {name: _added(rows) for name, rows in topics.items()}
+    merged = {name: whole_figures(rows) for name, rows in topics.items()}
     return orjson.dumps(orjson.loads(_merged_stats(bodies)) | {"topics": merged})
 
 

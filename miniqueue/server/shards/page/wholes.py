@@ -134,17 +134,20 @@ def _line(lines: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 
 _OF_ROW: Final[Mapping[str, Combine]] = {
-    **dict.fromkeys(("ready", "leased", "delayed", "dead", "consumers"), sum),
+    **dict.fromkeys(("ready", "leased", "delayed", "dead"), sum),
     **dict.fromkeys(("publishedPerSecond", "acknowledgedPerSecond", "returnedPerSecond"), sum),
     "oldestAtMs": min,
+    "consumers": max,
     "groups": max,
     "damaged": any,
     "isDeadLetters": any,
     "readyHistory": _line,
 }
 _OF_GROUP: Final[Mapping[str, Combine]] = {
-    **dict.fromkeys(("ready", "leased", "delayed", "lag", "consumers", "waiting", "acknowledged", "missed"), sum),
+    **dict.fromkeys(("ready", "leased", "delayed", "lag", "acknowledged", "missed"), sum),
     "acknowledgedPerSecond": sum,
+    "consumers": max,
+    "waiting": max,
     "oldestAtMs": min,
     "unreadSeconds": min,
     "position": joined,

@@ -2,6 +2,7 @@
 
 from miniqueue.core.settings.quotas import NO_QUOTAS
 from miniqueue.server.shards.page import merging
+from miniqueue.server.shards.page.wholes import whole_rows
 
 
 def finding(level, kind="dead", topic="t"):
@@ -167,3 +168,9 @@ def test_who_holds_most_comes_first():
     assert [row["leased"] for row in merged["holders"]] == [2, 1]
     assert merged["total"] == 2
     assert "holders" not in merging.connections([{"total": 0, "connections": []}])
+
+
+def test_a_consumer_of_all_parts_of_a_topic_is_one():
+    row = {"topic": "orders\x1f0", "state": "fine", "sinceMs": None, "ready": 1, "consumers": 1}
+    [whole] = whole_rows([row, row | {"topic": "orders\x1f1", "consumers": 2}])
+    assert whole == row | {"topic": "orders", "ready": 2, "consumers": 2, "deadLetterTopic": None}
