@@ -61,6 +61,14 @@ async def order(peers: Peers, shard: int, command: Sequence[bytes], kind: str = 
     return reply
 
 
+def uses_group(broker: Broker, name: bytes, group: bytes) -> bool:
+    """Return whether it is known here that all parts of a spread topic have a group."""
+    if group == DEFAULT_GROUP_NAME:
+        return True
+    groups = list(filter(None, map(broker.groups.names, broker.parts_here(name))))  # dead letters lack some parts
+    return bool(groups) and all(group in each for each in groups)
+
+
 async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> None:
     """Create a group in all parts of a spread topic as its first use does; raises MiniqueueError.
 
@@ -68,13 +76,11 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     have it, so have the others: it was created in them first. A shard without a part asks the home of the topic, which
     has one. The default group begins with each part.
     """
-    if group == DEFAULT_GROUP_NAME:
+    if uses_group(broker, name, group):
         return
-    groups = list(filter(None, map(broker.groups.names, broker.parts_here(name))))  # dead letters lack some parts
-    if groups and all(group in each for each in groups):
-        return
+    has_groups = any(map(broker.groups.names, broker.parts_here(name)))
     home, own = peers.placing.shard_of(name), peers.placing.number
-    if not groups and home != own:
+    if not has_groups and home != own:
         _check(await peers.spreading.ask(home, [b"USED", name, group]))
         return
     for shard in [*peers.others(), own]:

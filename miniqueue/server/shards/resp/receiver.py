@@ -7,10 +7,11 @@ What has been leased for a client that has left meanwhile returns to its topic.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
@@ -18,18 +19,38 @@ from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import InvalidTopicError, MiniqueueError
+from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.link import JOIN
 from miniqueue.server.shards.links.peers import Peers
-from miniqueue.server.shards.links.spreading import enter_by_patterns, use_group
+from miniqueue.server.shards.links.spreading import enter_by_patterns, use_group, uses_group
 from miniqueue.server.shards.resp import receiving
 from miniqueue.server.shards.resp.owners import Owners, answer
 from miniqueue.server.shards.resp.parts import parting
 from miniqueue.server.shards.resp.returning import is_there, leased_in
-from miniqueue.server.shards.resp.taking import EMPTY, Taking, join, order_of, take, take_here
+from miniqueue.server.shards.resp.taking import (
+    EMPTY,
+    Taken,
+    Taking,
+    Turn,
+    in_turn,
+    join,
+    order_of,
+    take_here,
+    take_in_turn,
+)
 from miniqueue.server.shards.resp.waiting import WaitingShards, Waits
 from miniqueue.wire.resp_parser import Command
+
+
+class _Request(NamedTuple):
+    """A RECEIVE of a spread topic; `words` follow the topic in the command, and are parsed in `options`."""
+
+    topic: bytes
+    part_count: int
+    words: Command
+    options: ReceiveOptions
 
 
 class Receiver:
@@ -48,9 +69,11 @@ class Receiver:
 
     def receive(self, topic: bytes, part_count: int, command: Command) -> None:
         """Carry out RECEIVE of a spread topic."""
-        self._client.check_client()
-        taking = Taking()
-        self._reply_with(topic, partial(self._receive_spread, topic, part_count, command, taking), taking)
+        client = self._client
+        client.check_client()
+        self._owners.send_gathered()
+        if reply := client.after_writes(partial(self._begin, topic, part_count, command[2:])):
+            client.reply(reply)
 
     def receive_any(self, command: Command) -> bool:
         """Carry out RECEIVEANY; return False if it concerns this shard alone. Raises MiniqueueError."""
@@ -67,35 +90,64 @@ class Receiver:
 
     def _reply_with(self, topic: bytes | None, work: Callable[[], Coroutine[Any, Any, bytes]], waits: Waits) -> None:
         """Reply with messages, of a topic, or of several if it is None; if the client has left, they return."""
+        self._owners.when_written(partial(self._received, topic, work), waits)
 
-        async def receive() -> bytes:
-            reply = await work()
-            if not is_there(self._client):
-                self._owners.take_back(topic, reply)
-            return reply
-
-        self._owners.when_written(receive, waits)
+    async def _received(self, topic: bytes | None, work: Callable[[], Coroutine[Any, Any, bytes]]) -> bytes:
+        reply = await work()
+        if not is_there(self._client):
+            self._owners.take_back(topic, reply)
+        return reply
 
     # --- a spread topic ---------------------------------------------------------------------------------------
 
-    async def _receive_spread(self, topic: bytes, part_count: int, command: Command, taking: Taking) -> bytes:
-        """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
-        client, placing, options = self._client, self._peers.placing, options_of_receive(command[2:])
+    def _begin(self, topic: bytes, part_count: int, words: Command) -> bytes:
+        """Return the reply to RECEIVE if the first part, in this shard, has all that is wanted; else it comes later.
+
+        Raises MiniqueueError.
+        """
+        client, own = self._client, self._peers.placing.number
+        client.check_client()
+        request = _Request(topic, part_count, words, options_of_receive(words))
+        options = request.options
         client.session.received = topic, options.group, options.member
+        taking, taken = Taking(), Taken(options.max_count)
+        turns = in_turn(self._peers.placing, topic, part_count, self._peers.chance)
+        turn = shard, (first, *others) = next(turns)
+        is_begun = False
+        if shard == own and not options.member and uses_group(client.broker, topic, options.group):
+            self._check(topic)
+            turn = own, others
+            messages = taking.begin(client, part_name(topic, first), options._replace(wait_seconds=0.0))
+            if messages is None:
+                is_begun = True
+            else:
+                taken.add(messages)
+                if not taken.missing_count:
+                    return taken.reply()
+        work = partial(self._receive_spread, request, taking, chain([turn], turns), taken, is_begun=is_begun)
+        return answer_later(client, self._received(topic, work), taking)
+
+    async def _receive_spread(
+        self, request: "_Request", taking: Taking, turns: Iterable[Turn], taken: Taken, *, is_begun: bool
+    ) -> bytes:
+        """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
+        client, own, (topic, part_count, words, options) = self._client, self._peers.placing.number, request
+        if is_begun:
+            taken.add(await taking.finish())
         await self._enter(topic, part_count, options)
 
         async def take_from(shard: int, parts: Sequence[bytes], max_count: int) -> bytes:
             if not is_there(client):
                 return EMPTY
-            if shard == placing.number:
+            if shard == own:
                 return await take_here(client, parts, options._replace(max_count=max_count), taking)
-            return answer(await self._owners.link(shard).ask_order(*order_of(command[2:], parts, max_count)))
+            return answer(await self._owners.link(shard).ask_order(*order_of(words, parts, max_count)))
 
         until = asyncio.get_running_loop().time() + options.wait_seconds
-        received = await take(take_from, placing, topic, part_count, options.max_count, self._peers.chance)
+        received = await take_in_turn(take_from, topic, turns, taken)
         if received != EMPTY or not self._may_wait(until, taking):
             return received
-        asked = [b"RECEIVEANY", *command[2:], b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
+        asked = [b"RECEIVEANY", *words, b"TOPICS", *(part_name(topic, number) for number in range(part_count))]
         return parting.messages_of(await self._wait_in_shards(receiving.wanted(asked), until, taking))
 
     async def _enter(self, topic: bytes, part_count: int, options: ReceiveOptions) -> None:
@@ -117,9 +169,12 @@ class Receiver:
             else:
                 self._owners.link(shard).give_order(JOIN, *joining)
 
+    def _check(self, topic: bytes) -> None:
+        check_permitted(self._client.user, Right.CONSUME, topic, "the 'receive' command")
+
     async def _use_group(self, topic: bytes, options: ReceiveOptions) -> None:
         """Create a group in all parts of a topic, if it is used now for the first time; raises MiniqueueError."""
-        check_permitted(self._client.user, Right.CONSUME, topic, "the 'receive' command")
+        self._check(topic)
         await use_group(self._client.broker, self._peers, topic, options.group)
 
     # --- several topics ---------------------------------------------------------------------------------------

@@ -105,18 +105,20 @@ class SpreadTopics:
 
         `part_count` is 0 if the command creates the topic. Raises MiniqueueError.
         """
+        word = command[0].upper()
+        if word == b"RECEIVE":
+            self._receiver.receive(topic, part_count, command)
+            return True
         earlier = self._client.broker.earlier_of(topic)
         if earlier.counts and (part_count := self._count_for(topic, part_count, earlier, command)) == 0:
             return True
-        word, subcommand, choose = command[0].upper(), command[1].upper(), partial(self._choose, topic, part_count)
+        subcommand, choose = command[1].upper(), partial(self._choose, topic, part_count)
         if word == b"TOPIC" and subcommand == b"GET" and topic in self._client.broker.spread_topics:
             return False
         if setting.sets(command):
             self._owners.when_written(partial(self._set, topic, part_count, command))
         elif word in (b"SUBSCRIBE", b"SUB"):
             self._subscribe(topic, part_count, command)
-        elif word == b"RECEIVE":
-            self._receiver.receive(topic, part_count, command)
         elif word in parting.PARSERS and len(command) >= batches.LEAST_WORDS:
             self._publish_batch(topic, part_count, command)
         elif self._got.is_about(command):

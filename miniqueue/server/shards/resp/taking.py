@@ -3,9 +3,9 @@
     RECEIVE orders COUNT 100 ─▶ own parts ─ 100 messages ─▶ the reply; no other shard is asked
                                     └ 30 ─▶ the parts of another shard, in one order ─ COUNT 70 ─▶ …
 
-Most requests begin with the own parts, which takes no detour. The others begin at any shard, so that no part waits
-forever for consumers that are never done with the own ones. Chance decides which, and with which of its parts: nothing
-has to be remembered, and no rhythm of requests leaves a part out.
+Most requests begin with the own parts, which takes no detour; if the first has enough, there is no task, either. The
+others begin at any shard, so that no part waits forever for consumers that are never done with the own ones. Chance
+decides which, and with which of its parts: nothing has to be remembered, and no rhythm of requests leaves a part out.
 
 A member has partitions of all parts, so that each of its requests reaches all of them: those that it takes nothing of
 are ordered to keep it in the group.
@@ -14,9 +14,10 @@ Replies of other shards are passed on unparsed: the head of the array says how m
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
@@ -25,7 +26,7 @@ from miniqueue.core.message.parts import part_name
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MiniqueueError
-from miniqueue.server.resp.commands.context import Client
+from miniqueue.server.resp.commands.context import Client, Waiting
 from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
 from miniqueue.server.shards.resp.receiving import lasting
 from miniqueue.server.shards.resp.waiting import Waits
@@ -42,13 +43,19 @@ EMPTY: Final = array([])
 
 #: Takes messages of some parts of a shard, at most a number; returns an array of them, or an error.
 Take = Callable[[int, Sequence[bytes], int], Awaitable[bytes]]
+#: A shard, and the numbers of its parts in the order in which they are asked.
+Turn = tuple[int, Sequence[int]]
 
 
 class Taking(Waits):
     """The client that requests messages of parts in this shard, while it waits for them."""
 
-    async def receive(self, client: Client, part: bytes, options: ReceiveOptions) -> ReceiveResult | MiniqueueError:
-        """Return what a part has now, or why it gives nothing."""
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest: Callable[[], Coroutine[Any, Any, bytes]] | None = None
+
+    def begin(self, client: Client, part: bytes, options: ReceiveOptions) -> bytes | None:
+        """Return the messages that a part has now, as an array, or an error; None if `finish` returns them."""
         answered: asyncio.Future[ReceiveResult | MiniqueueError] = asyncio.get_running_loop().create_future()
 
         def answer(received: ReceiveResult | MiniqueueError) -> None:
@@ -56,14 +63,44 @@ class Taking(Waits):
                 answered.set_result(received)
 
         try:
-            receiving = self.act = client.broker.leases.receive(part, options, answer, answer)
+            receiving = client.broker.leases.receive(part, options, answer, answer)
         except MiniqueueError as exc:
-            return exc
+            return error(exc.code, str(exc))
+        if answered.done():
+            return self._encode(client, answered.result())
+        self.act = receiving
+        self._rest = partial(self._received, client, receiving, answered)
+        return None
+
+    async def finish(self) -> bytes:
+        """Return the messages that `begin` has not returned; it waits for what has to be read from the store."""
+        rest, self._rest = self._rest, None
+        assert rest is not None  # begun before
+        return await rest()
+
+    async def _received(
+        self, client: Client, receiving: Waiting, answered: "asyncio.Future[ReceiveResult | MiniqueueError]"
+    ) -> bytes:
         try:
-            return answered.result() if answered.done() else await answered
+            received = await answered
         finally:
             receiving.give_up()  # if the task has been cancelled
             self.act = None
+        messages = self._encode(client, received)
+        return await self.finish() if messages is None else messages
+
+    def _encode(self, client: Client, received: ReceiveResult | MiniqueueError) -> bytes | None:
+        """Return messages, or an error, as `begin` does: many messages are encoded in turns of the event loop."""
+        if isinstance(received, MiniqueueError):
+            return error(received.code, str(received))
+        work = resp_messages(received.prefix, received.leases, client.session.protocol)
+        try:
+            next(work)
+        except StopIteration as end:  # the usual case
+            encoded: bytes = end.value
+            return encoded
+        self._rest = partial(client.broker.share.finish, work)
+        return None
 
 
 async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOptions, taking: Taking) -> bytes:
@@ -71,15 +108,10 @@ async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOpti
 
     The first parts come first. It waits for what has to be read from the store, and for nothing else.
     """
-    taken = _Taken(options.max_count)
+    taken = Taken(options.max_count)
     for part in parts:
-        wanted = options._replace(max_count=taken.missing_count, wait_seconds=0.0)
-        received = await taking.receive(client, part, wanted)
-        if isinstance(received, MiniqueueError):
-            taken.add(error(received.code, str(received)))
-        else:
-            messages = resp_messages(received.prefix, received.leases, client.session.protocol)
-            taken.add(await client.broker.share.finish(messages))
+        messages = taking.begin(client, part, options._replace(max_count=taken.missing_count, wait_seconds=0.0))
+        taken.add(await taking.finish() if messages is None else messages)
         if not taken.missing_count or not taking.is_waiting:
             break
     return taken.reply()
@@ -89,18 +121,22 @@ async def take(
     from_shard: Take, placing: Placing, topic: bytes, part_count: int, max_count: int, chance: Random
 ) -> bytes:
     """Return the messages of a spread topic that are there now, as an array; an error if it is why there are none."""
-    taken = _Taken(max_count)
-    for shard, numbers in _in_turn(placing, topic, part_count, chance):
+    return await take_in_turn(from_shard, topic, in_turn(placing, topic, part_count, chance), Taken(max_count))
+
+
+async def take_in_turn(from_shard: Take, topic: bytes, turns: Iterable[Turn], taken: "Taken") -> bytes:
+    """Return what has been taken, and what is missing, of shards and their parts in turn."""
+    for shard, numbers in turns:
+        if not taken.missing_count:
+            break
         try:
             taken.add(await from_shard(shard, [part_name(topic, number) for number in numbers], taken.missing_count))
         except MiniqueueError as exc:
             taken.add(error(exc.code, str(exc)))
-        if not taken.missing_count:
-            break
     return taken.reply()
 
 
-def _in_turn(placing: Placing, topic: bytes, part_count: int, chance: Random) -> Iterator[tuple[int, Sequence[int]]]:
+def in_turn(placing: Placing, topic: bytes, part_count: int, chance: Random) -> Iterator[Turn]:
     """Yield the shards with parts of a topic, in the order in which they are asked, each with its parts."""
     shard_count, home = placing.shard_count, placing.shard_of(topic)
     first = placing.number if chance.randrange(ANY_FIRST) else chance.randrange(shard_count)
@@ -113,7 +149,7 @@ def _in_turn(placing: Placing, topic: bytes, part_count: int, chance: Random) ->
             yield shard, [*numbers[middle:], *numbers[:middle]]
 
 
-class _Taken:
+class Taken:
     """What has been taken, or why nothing."""
 
     def __init__(self, max_count: int) -> None:
