@@ -8,5 +8,6 @@ servers      the processes under measurement
 loads        the processes that measure: redis-benchmark, h2load, curl, and clients/
 results      medians, ratios, goals
 report, plots, machine   docs/benchmarks.md
+shards       what docs/shards.md states: `python -m benchmarks.shards --help`
 call_paths   functions and changes of file along one message: `python -m benchmarks.call_paths --help`
 """
