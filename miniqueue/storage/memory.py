@@ -8,10 +8,16 @@ runtime dependencies has a sorted map.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress, filterfalse, repeat
+from operator import is_
+from typing import Final, cast
 
 from miniqueue.errors import PositionLostError, RequestError, StoreClosedError
 from miniqueue.storage.port import Batch, Position, Room, Snapshot, Writes
+
+#: Number of changes from which on sorting all keys again costs less than finding the place of each.
+MANY_KEYS: Final = 100
 
 
 class MemoryStore:
@@ -58,11 +64,14 @@ class MemoryStore:
     async def write(self, batch: Batch, *, is_synced: bool = False) -> None:
         """Apply all of `batch`; no other call runs between its changes."""
         self._refuse_if_closed()
-        for key, value in batch.items():
-            if value is None:
-                self._values.pop(key, None)
-            else:
-                self._put(key, value)
+        if len(batch) > MANY_KEYS:
+            self._write_many(batch)
+        else:
+            for key, value in batch.items():
+                if value is None:
+                    self._values.pop(key, None)
+                else:
+                    self._put(key, value)
         self._drop_stale_keys()
         self.last_change += len(batch)
 
@@ -97,6 +106,13 @@ class MemoryStore:
         self._is_closed = True
         self._values.clear()
         self._sorted_keys.clear()
+
+    def _write_many(self, batch: Batch) -> None:
+        """Apply a batch that may have thousands of changes: no line of Python runs for each of them."""
+        self._sorted_keys = sorted({*self._sorted_keys, *filterfalse(self._values.__contains__, batch)})
+        self._values.update(cast("Mapping[bytes, bytes]", batch))
+        for key in compress(batch, map(is_, batch.values(), repeat(None))):
+            del self._values[key]
 
     def _put(self, key: bytes, value: bytes) -> None:
         if key not in self._values:
