@@ -34,6 +34,8 @@ _CHANGES = (
     "insert",
     "sort",
 )
+#: Functions that set a field of many cursors; see `core.cursor.many`.
+_SETS_MANY = ("set_all", "set_each")
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:
@@ -52,6 +54,11 @@ def _targets(node: ast.AST) -> Iterator[ast.expr]:
         yield from _parts(node.target)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
         yield node.func.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SETS_MANY:
+        cursors, name, _ = node.args
+        part = re.match(r"map\(_(\w+), ", ast.unparse(cursors))  # the pattern finds `log` in `map(_log, cursors)`
+        if isinstance(name, ast.Constant):
+            yield ast.parse(f"cursor.{f'{part[1]}.' if part else ''}{name.value}", mode="eval").body
 
 
 def _field(target: ast.expr, names: set[str]) -> str:

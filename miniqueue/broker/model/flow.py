@@ -20,7 +20,7 @@ from miniqueue.broker.model.topic import Group
 from miniqueue.broker.runtime.clock import Clock
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.group.growth import OldFirst
-from miniqueue.core.group.removing import hold_back
+from miniqueue.core.group.removing import hold_back_all
 from miniqueue.core.keyed.key_turns import KeyTurns
 from miniqueue.core.keyed.pace import RateLimiter
 from miniqueue.core.keyed.reader import LateReader, arrange_all, keyed_of
@@ -155,8 +155,7 @@ def _older_first(group: Group, dispatch: Callable[[Group], None]) -> None:
     if topic.growths and (is_ordered or group.membership is not None):
         group.old_first = OldFirst(topic.growths, topic.partition_count, group.cursors, is_ordered=is_ordered)
         # A removal may have inspected a cursor before anything was held back.
-        for cursor in group.cursors:
-            hold_back(cursor)
+        hold_back_all(group.cursors)
     elif before is not None:
         before.end()
     if before is not None and group.waiters:

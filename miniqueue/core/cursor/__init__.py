@@ -6,5 +6,5 @@ cursor, asks it for leases, and writes its changes with the next commit.
 Reading order: `lease` (ranges, chunks in progress, gaps in the log, leases), `window` (the loaded part of a
 range), `due_count` (a count), `state` (what is stored, and the protocols of the cursor's helpers), `cursor`,
 `returning` (nack, back, dack), then the sets of leases: `receipts`, `holding` (per connection), `lease_book` (leases
-with deadlines). `recording` defines the trace events.
+with deadlines). `recording` defines the trace events, `many` sets fields of thousands of cursors.
 """

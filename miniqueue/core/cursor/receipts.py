@@ -26,6 +26,11 @@ def first_receipt(lane_index: int, part: int) -> int:
     return (part << _LANE_BITS | lane_index) << RECEIPT_BITS | 1
 
 
+def first_receipts(lane_index: int, count: int, part: int) -> range:
+    """Return the first receipts of `count` lanes, from one on; see `first_receipt`."""
+    return range(first_receipt(lane_index, part), first_receipt(lane_index + count, part), 1 << RECEIPT_BITS)
+
+
 def lane_index_of(receipt: int) -> int:
     """Return the index of the lane whose `first_receipt` a receipt follows."""
     return receipt >> RECEIPT_BITS & (1 << _LANE_BITS) - 1

@@ -12,18 +12,25 @@ If the number of partitions is doubled, or multiplied, the old partitions do not
 before. Otherwise an old partition waits too. This applies to each growth, as long as older messages are left. A lane
 waits for lanes of its own priority; each group waits by itself.
 
-Only the ends of the logs at each growth are stored; the cursors contain what is settled.
+Only the ends of the logs at each growth are stored; the cursors contain what is settled. There may be thousands of
+cursors: no line of Python runs for each of them, except for those with older messages.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import compress, repeat
 from math import gcd, inf
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import RETURN_RANGES, Range
+from miniqueue.core.cursor.many import set_each
 from miniqueue.core.group import view
-from miniqueue.core.keyed.reader import keyed_of
-from miniqueue.core.message.lanes import Priority, partition_of, priority_of
+from miniqueue.core.group.turns import by_priority
+from miniqueue.core.keyed.reader import with_reader
+from miniqueue.core.message.lanes import partition_of
+
+_log, _partition = attrgetter("log"), attrgetter("partition")
 
 #: Maximum number of growths that a topic remembers; of more, the oldest are forgotten, to keep the list of waits short.
 MAX_GROWTHS: Final = 64
@@ -45,10 +52,11 @@ class _Wait:
     """A wait of some logs, from their ends at a growth on, until other logs are settled up to their ends."""
 
     def __init__(self, growth: Growth, cursors: Sequence[GroupCursor]) -> None:
-        ends = [(cursor, growth.ends.get(cursor.partition, 0)) for cursor in cursors]
-        self._olds = [(cursor, end_seq) for cursor, end_seq in ends if end_seq]
-        sole = self._olds[0][0] if len(self._olds) == 1 else None  # its log alone keeps its order
-        self.held = [(cursor, end_seq) for cursor, end_seq in ends if cursor is not sole]
+        ends = [*map(growth.ends.get, map(_partition, cursors), repeat(0))]
+        self._olds = [*compress(zip(cursors, ends, strict=True), ends)]
+        self.held = dict(zip(cursors, ends, strict=True))
+        if len(self._olds) == 1:
+            del self.held[self._olds[0][0]]  # its log alone keeps its order
         self._in_the_way: view.ReturnedMessage | None = None
 
     def is_over(self, ranges: Sequence[Range]) -> bool:
@@ -123,19 +131,22 @@ class OldFirst:
     def _hold(self) -> None:
         stops: dict[GroupCursor, float] = dict.fromkeys(self._cursors, inf)
         for wait in self._waits:
-            for cursor, end_seq in wait.held:
-                stops[cursor] = min(stops[cursor], end_seq)
-        for cursor, stop in stops.items():
-            cursor.log.stop = stop
-            # If keys were not ordered before, messages after the stop may be indexed already.
-            if (keyed := keyed_of(cursor)) is not None:
-                keyed.turns.hold(stop)
+            stops.update(zip(wait.held, map(min, map(stops.__getitem__, wait.held), wait.held.values()), strict=True))
+        set_each(map(_log, stops), "stop", stops.values())
+        # If keys were not ordered before, messages after the stop may be indexed already.
+        for cursor, reader in with_reader(self._cursors):
+            reader.turns.hold(stops[cursor])
 
 
-def _related(cursors: Sequence[GroupCursor], modulus: int) -> list[list[GroupCursor]]:
+def _related(cursors: Sequence[GroupCursor], modulus: int) -> list[Sequence[GroupCursor]]:
     """Return the sets of cursors among which a key may move."""
-    related: dict[tuple[Priority, int], list[GroupCursor]] = {}
-    for cursor in cursors:
-        family = priority_of(cursor.partition), partition_of(cursor.partition) % modulus
-        related.setdefault(family, []).append(cursor)
-    return [*related.values()]
+    related: list[Sequence[GroupCursor]] = []
+    for lane in by_priority(cursors):
+        if lane[-1].partition - lane[0].partition == len(lane) - 1:  # usually each partition has one
+            related += [lane[start::modulus] for start in range(min(modulus, len(lane)))]
+        else:
+            families: dict[int, list[GroupCursor]] = {}
+            for cursor in lane:
+                families.setdefault(partition_of(cursor.partition) % modulus, []).append(cursor)
+            related += families.values()
+    return related

@@ -8,14 +8,18 @@
 The cursor itself takes messages only from the head of a range, and only if they may be delivered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import compress, repeat
 from math import inf
+from operator import attrgetter, is_not, or_
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkProgress, Lease, Range
 from miniqueue.core.group import view
-from miniqueue.core.keyed.reader import keyed_of
+from miniqueue.core.keyed.reader import KeyedReader, keyed_of
 from miniqueue.core.message.lanes import rank_of
+
+_keyed, _reading = attrgetter("keyed"), attrgetter("reading")
 
 
 def take_log(cursor: GroupCursor, stop_seq: int, latest_ms: float) -> Lease | None:
@@ -96,6 +100,13 @@ def hold_back(cursor: GroupCursor) -> None:
         is_used = progress.unsettled_count != sum(end - start for start, end in progress.runs)
         if not is_used and first_seq not in cursor.changes.touched:
             cursor.close_chunks([first_seq])
+
+
+def hold_back_all(cursors: Sequence[GroupCursor]) -> None:
+    """Do what `hold_back` does with many cursors, of which few have opened anything."""
+    have_reader = map(isinstance, map(_keyed, cursors), repeat(KeyedReader))
+    for cursor in compress(cursors, map(or_, have_reader, map(is_not, map(_reading, cursors), repeat(None)))):
+        hold_back(cursor)
 
 
 def drop_records(cursor: GroupCursor, range_: Range, stored: Iterable[tuple[int, int, bytes, bytes]]) -> int:

@@ -15,12 +15,13 @@ the windows.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import compress, repeat
-from operator import attrgetter, is_not
+from itertools import compress
+from operator import attrgetter
 from typing import cast
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkLease, ChunkProgress, Lease, Range
+from miniqueue.core.cursor.many import set_all
 from miniqueue.core.cursor.state import KeyedTaking
 from miniqueue.core.keyed.key_queue import UNLIMITED, KeyQueue, KeyRules, Returned
 from miniqueue.core.keyed.key_turns import KeyTurns
@@ -280,6 +281,12 @@ def keyed_of(cursor: GroupCursor) -> KeyedReader | None:
     return keyed if isinstance(keyed, KeyedReader) else None
 
 
+def with_reader(cursors: Sequence[GroupCursor]) -> list[tuple[GroupCursor, KeyedReader]]:
+    """Return the cursors that have a reader, with it; there may be thousands of others."""
+    having = compress(cursors, map(_is_reader, map(_keyed, cursors)))
+    return [(cursor, cast(KeyedReader, cursor.keyed)) for cursor in having]
+
+
 def arrange(cursor: GroupCursor, rules: KeyRules | None) -> None:
     """Set the rules by which a cursor delivers messages; None: in the order of the log.
 
@@ -302,15 +309,13 @@ def arrange_all(cursors: Sequence[GroupCursor], late: LateReader | None) -> None
     Cursors without messages in memory get their readers later: a loop over all does nothing but set an attribute.
     """
     at_work: list[tuple[GroupCursor, KeyedTaking[GroupCursor] | None]] = []
-    for cursor in compress(cursors, map(_is_reader, map(_keyed, cursors))):
-        reader = cast(KeyedReader, cursor.keyed)
+    for cursor, reader in with_reader(cursors):
         if reader.is_at_work:
             arrange(cursor, None if late is None else late.rules)
             at_work.append((cursor, cursor.keyed))
         else:
             reader.close()
-    for cursor in compress(cursors, map(is_not, map(_keyed, cursors), repeat(late))):
-        cursor.keyed = late
+    set_all(cursors, "keyed", late)
     for cursor, keyed in at_work:
         cursor.keyed = keyed
 
