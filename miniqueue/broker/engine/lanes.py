@@ -6,11 +6,12 @@
 The key of a message determines its partition, its priority the lane of that partition.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
 
 from miniqueue.broker.commit.journal import Journal
+from miniqueue.broker.model.new_partitions import NewPartitions, new_partitions
 from miniqueue.broker.model.recording import Source
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.stored import encode_commit
@@ -49,16 +50,26 @@ def lane_of(journal: Journal, topic: Topic, number: int) -> Partition:
     """Return a lane of an existing topic; make the lane if it does not exist."""
     partition = topic.partitions.get(number)
     if partition is None:
-        (partition,) = _make(journal, topic, [number])
+        (partition,) = _add(journal, topic, new_partitions([number], topic.group_ids))
     return partition
 
 
-def grow(journal: Journal, topic: Topic, partition_count: int) -> None:
-    """Add partitions to an existing topic until it has `partition_count`; no effect if it has as many."""
+def missing(topic: Topic, partition_count: int) -> range:
+    """Return the numbers of the partitions that an existing topic lacks until it has `partition_count`."""
     first = topic.first_partition
-    if missing := range(first + topic.partition_count, first + partition_count):
+    return range(first + topic.partition_count, first + partition_count)
+
+
+def grow(journal: Journal, topic: Topic, partition_count: int, made: NewPartitions | None = None) -> bool:
+    """Add partitions to an existing topic until it has `partition_count`, those in `made` or new ones.
+
+    Returns whether any were added, and so `Events.changed` was raised.
+    """
+    numbers = missing(topic, partition_count)
+    if numbers:
         _note_growth(journal, topic)
-        _make(journal, topic, missing)
+        _add(journal, topic, (made or NewPartitions()).take(numbers, topic.group_ids))
+    return bool(numbers)
 
 
 def _note_growth(journal: Journal, topic: Topic) -> None:
@@ -86,11 +97,10 @@ def forget_growths(journal: Journal, topic: Topic) -> None:
         journal.change({log_ends.growth(topic.id, growth.partition_count): None for growth in dropped})
 
 
-def _make(journal: Journal, topic: Topic, numbers: Iterable[int]) -> list[Partition]:
+def _add(journal: Journal, topic: Topic, added: list[Partition]) -> list[Partition]:
     assert topic.id is not None
-    added = topic.add_partitions(numbers)
-    for partition in added:
-        journal.change(encode_commit.new_partition(topic.id, partition))
+    topic.add_partitions(added)
+    journal.change(encode_commit.new_partitions(topic.id, added))
     journal.events.changed(topic)
     return added
 

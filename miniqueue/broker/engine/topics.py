@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.model.limits import Limits
+from miniqueue.broker.model.new_partitions import NewPartitions, PartitionsDueError
 from miniqueue.broker.model.shares import Pool, Shares
 from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.runtime.accounts import user_of
@@ -167,22 +168,23 @@ class Topics:
         self,
         name: bytes,
         payloads: Sequence[bytes] = (),
-        size_bytes: int = 0,
         attributes: Sequence[bytes] | None = None,
         groups: Sequence[bytes] = (),
         *,
         settings: TopicSettings | None = None,
         owner: str | None = None,
+        made: NewPartitions | None = None,
     ) -> Topic:
         """Create a topic that does not exist, with `groups`, if there is room for it and for these messages.
 
         Without `settings`, it has the defaults of new topics. Its owner is `owner`, empty for none; None means the user
-        who acts. Raises InvalidTopicError or LimitReachedError.
+        who acts. Raises InvalidTopicError or LimitReachedError; with `made`, also PartitionsDueError.
         """
         is_whole = settings is not None and bool(settings.spread)  # every shard has it
         topic = self.topic(check_new_topic(name) if is_whole else self.check_name(name, settings))
         owner = self.owner_of_new(owner)
         settings = self.settings_of_new(name, owner, settings)
+        size_bytes = sum(map(len, payloads)) + (sum(map(len, attributes)) if attributes else 0)
         try:
             if self.is_counted(name):
                 self._shares.admit(Pool.TOPICS, owner)
@@ -193,7 +195,10 @@ class Topics:
             else:  # its own limits apply, too
                 with self.like_new(name, settings) as new:
                     self._limits.admit_topic(new, self._count, payloads, size_bytes, attributes)
-        except LimitReachedError:
+            if made is not None:
+                numbers = range(topic.first_partition + 1, topic.first_partition + settings.partitions)
+                made.check(numbers, {*topic.first_ids(groups, settings).values()})
+        except (LimitReachedError, PartitionsDueError):
             self.drop_idle(topic)
             raise
         self._count += 1
@@ -206,7 +211,8 @@ class Topics:
         self._journal.events.changed(topic)
         self._next_id += 1
         self._journal.change(encode_commit.new_topic(topic, self._clock.now_ms()))
-        lanes.grow(self._journal, topic, settings.partitions)
+        if settings.partitions > 1:
+            lanes.grow(self._journal, topic, settings.partitions, made)
         if settings != DEFAULT_SETTINGS:
             self._journal.events.readable(topic)  # consumers that wait may be in groups that it does not permit
         if self.is_reported(name):

@@ -14,19 +14,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, compress, filterfalse, repeat
-from operator import attrgetter, is_
+from itertools import chain, compress, count, filterfalse, repeat
+from operator import attrgetter, getitem, is_
 from typing import TYPE_CHECKING, Final, Protocol
 
 from miniqueue.broker.model.held import MANY_PARTITIONS, TopicUsage
+from miniqueue.broker.model.new_partitions import new_partitions
 from miniqueue.broker.model.parts import FlowControl, Member, Membership, TopicStats
 from miniqueue.broker.model.rates import TopicRates
 from miniqueue.broker.model.recording import TopicTrace
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook
-from miniqueue.core.cursor.receipts import first_receipt, lane_index_of
-from miniqueue.core.cursor.state import CursorState
+from miniqueue.core.cursor.many import set_all, set_each
+from miniqueue.core.cursor.receipts import first_receipts, lane_index_of
 from miniqueue.core.group.growth import Growth, OldFirst
 from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, by_priority, turns_among
 from miniqueue.core.keyed.reader import SIZES
@@ -58,7 +59,8 @@ NOT_AT_REST: Final = ("groups", "growths", "partitions", "plain", "sole", "uniqu
 
 _returned, _keyed, _unique_keys = attrgetter("returned"), attrgetter("keyed"), attrgetter("unique_keys")
 _partition, _next_receipt = attrgetter("partition"), attrgetter("next_receipt")
-_max_bytes = attrgetter("log.max_bytes")
+_number, _cursors = attrgetter("number"), attrgetter("cursors")
+_log, _max_bytes = attrgetter("log"), attrgetter("log.max_bytes")
 #: What ends with a cursor; the other modules read none of it then.
 _revocable = attrgetter("leases", "keyed", "policy")
 
@@ -218,15 +220,16 @@ class Group:
         receipts.update(zip(map(_partition, self.cursors), map(_next_receipt, self.cursors), strict=True))
         self.topic.held_at_most = None
         self.cursors = [*chain.from_iterable(by_priority(cursors))]
-        # There may be thousands of cursors, of which a single one may be new: the one of a lane.
-        for cursor in filterfalse(before.__contains__, self.cursors):
-            number = cursor.partition
-            if number not in receipts:
-                receipts[number] = first_receipt(len(receipts), part_of_partition(self.topic.first_partition))
-            cursor.next_receipt = receipts[number]
+        # There may be thousands of cursors, so that no line of Python runs for each; and a single one may be new.
+        if added := [*filterfalse(before.__contains__, self.cursors)]:
+            numbers = [*map(_partition, added)]
+            unknown = [*filterfalse(receipts.__contains__, numbers)]
+            part = part_of_partition(self.topic.first_partition)
+            receipts.update(zip(unknown, first_receipts(len(receipts), len(unknown), part), strict=True))
+            set_each(added, "next_receipt", map(receipts.__getitem__, numbers))
         most_bytes = _window_bytes(len(self.cursors))
-        for cursor in compress(self.cursors, map(most_bytes.__lt__, map(_max_bytes, self.cursors))):
-            cursor.log.max_bytes = most_bytes
+        if larger := [*compress(self.cursors, map(most_bytes.__lt__, map(_max_bytes, self.cursors)))]:
+            set_all(map(_log, larger), "max_bytes", most_bytes)
         self.load_order = self.cursors if len(self.cursors) <= 1 else CursorsInTurn(self.cursors, self.waiters)
         self._turns = None if len(self.cursors) == 1 else turns_among(self.cursors)
         if self.membership is not None:
@@ -503,15 +506,23 @@ class Topic:
         """
         self.id = topic_id
         self.settings = settings
-        for number, group in enumerate(map(self.group, self.first_groups(names, settings)), start=1):
-            group.id = DEFAULT_GROUP if group is self.default else number
-        self.add_partitions([self.first_partition])
+        ids = self.first_ids(names, settings)
+        for name, group_id in ids.items():
+            self.group(name).id = group_id
+        self.add_partitions(new_partitions([self.first_partition], ids.values()))
         self.plain = self.partitions[self.first_partition]
 
     def first_groups(self, names: Iterable[bytes], settings: TopicSettings) -> list[bytes]:
         """Return the names of the groups with which the topic would begin; see `begin`."""
         waiting = (name for name, group in self.groups.items() if group.consumer_count)
         return list(dict.fromkeys([*names, *(waiting if settings.auto_create_groups else ())])) or [DEFAULT_GROUP_NAME]
+
+    def first_ids(self, names: Iterable[bytes], settings: TopicSettings) -> dict[bytes, int]:
+        """Return the ids of the groups with which the topic would begin; see `begin`."""
+        ids = dict(zip(self.first_groups(names, settings), count(1), strict=False))
+        if DEFAULT_GROUP_NAME in ids:
+            ids[DEFAULT_GROUP_NAME] = DEFAULT_GROUP
+        return ids
 
     def fill(
         self,
@@ -591,6 +602,11 @@ class Topic:
         return [group for group in self.groups.values() if group.id is not None]
 
     @property
+    def group_ids(self) -> set[int]:
+        """The ids of the groups that exist."""
+        return {group.id for group in self.groups.values() if group.id is not None}
+
+    @property
     def has_named_groups(self) -> bool:
         """Whether groups other than the default group exist."""
         return any(group is not self.default for group in self.existing_groups)
@@ -614,23 +630,13 @@ class Topic:
         self._look_for_sole()
         self._share_keys()
 
-    def add_partitions(self, numbers: Iterable[int]) -> list[Partition]:
-        """Create empty partitions that all groups read; the caller stores them."""
-        groups = {group.id: group for group in self.existing_groups if group.id is not None}
-        added = [
-            Partition(
-                0,
-                {id_: GroupCursor(CursorState(), 0, {}, is_new=True, partition=number, group=id_) for id_ in groups},
-                number=number,
-            )
-            for number in numbers
-        ]
-        self.partitions |= {partition.number: partition for partition in added}
-        for id_, group in groups.items():
-            group.replace([*group.cursors, *(partition.cursors[id_] for partition in added)])
+    def add_partitions(self, added: Sequence[Partition]) -> None:
+        """Add empty partitions that all groups read; the caller stores them."""
+        self.partitions |= zip(map(_number, added), added, strict=True)
+        for group in self.existing_groups:
+            group.replace([*group.cursors, *map(getitem, map(_cursors, added), repeat(group.id))])
         self._look_for_sole()
         self._share_keys()
-        return added
 
     def number_for(self, key: bytes, priority: Priority) -> int:
         """Return the number of the partition, or lane, to which a message is published next; the key b"" means none."""
@@ -649,8 +655,7 @@ class Topic:
         for group in self.existing_groups:
             unique_keys = self.unique_keys if group is owner else None
             if not all(map(is_, map(_unique_keys, group.cursors), repeat(unique_keys))):
-                for cursor in group.cursors:
-                    cursor.unique_keys = unique_keys
+                set_all(group.cursors, "unique_keys", unique_keys)
 
     @property
     def key_group(self) -> Group | None:

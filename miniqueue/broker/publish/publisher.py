@@ -133,7 +133,7 @@ class Publisher:
                 _check_size(settings, payloads)
                 if settings.schema is not None:
                     self._schemas.check(settings.schema, payloads)
-            return self._registry.create(name, payloads, size_bytes, attributes)
+            return self._registry.create(name, payloads, attributes)
         if topic.is_paused_in:
             raise PausedError
         if topic.is_limited:

@@ -22,7 +22,7 @@ Appended = tuple[Topic, Partition, list[Chunk], DelaysState | None]
 
 _of_partition = attrgetter("appended", "delays.changes", "is_head_due")
 _of_cursor = attrgetter("changes.records", "changes.touched", "changes.finished")
-_number = attrgetter("partition")
+_number, _partition_number = attrgetter("partition"), attrgetter("number")
 
 
 def new_topic(topic: Topic, now_ms: int) -> dict[bytes, bytes | None]:
@@ -31,7 +31,7 @@ def new_topic(topic: Topic, now_ms: int) -> dict[bytes, bytes | None]:
     batch = {
         keys.NEXT_TOPIC: values.encode_number(topic.id + 1),
         keys.topic(topic.name): values.encode_topic(topic.id, now_ms),
-        **new_partition(topic.id, topic.partitions[topic.first_partition]),
+        **new_partitions(topic.id, [topic.plain]),
     }
     for group in topic.existing_groups:
         batch |= new_group(topic.id, group, now_ms)
@@ -56,10 +56,13 @@ def new_cursor(topic_id: int, cursor: GroupCursor) -> dict[bytes, bytes | None]:
     return batch
 
 
-def new_partition(topic_id: int, partition: Partition) -> dict[bytes, bytes | None]:
-    """Return the values that register an empty partition, with the groups that read it."""
-    state = values.encode_cursor(CursorState())
-    return {keys.cursor(topic_id, partition.number, group): state for group in partition.cursors}
+def new_partitions(topic_id: int, partitions: Sequence[Partition]) -> dict[bytes, bytes | None]:
+    """Return the values that register empty partitions, all with the groups that read the first one."""
+    batch: dict[bytes, bytes | None] = {}
+    numbers, state = [*map(_partition_number, partitions)], values.encode_cursor(CursorState())
+    for group in partitions[0].cursors:
+        batch |= dict.fromkeys(keys.cursors(topic_id, numbers, group), state)
+    return batch
 
 
 def add_topic(batch: dict[bytes, bytes | None], topic: Topic, now_ms: int) -> list[Appended]:

@@ -25,13 +25,14 @@ they have leased.
 This pause is not stored: after a restart all topics are as before the stop.
 """
 
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from miniqueue.broker.cleanup.disk_space import DiskReclaimer
 from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.model.new_partitions import NewPartitions, PartitionMaker
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.notices import NoticeKind
@@ -42,6 +43,8 @@ from miniqueue.core.settings.settings import BY_GROUP, DEAD_LETTER_SUFFIX, DEFAU
 from miniqueue.errors import InvalidTopicError
 from miniqueue.errors.requests import InvalidSettingError, TopicExistsError, UnknownTopicError
 from miniqueue.storage.format import keys, values
+
+T = TypeVar("T")
 
 #: Settings by name, as in JSON; None means the default.
 Changes = Mapping[str, object]
@@ -67,21 +70,27 @@ class TopicAdmin:
         self._topics = engine.topics
         self._clock = engine.clock
         self._disk = disk
+        self._maker = PartitionMaker(engine.share)
         self._paused: dict[bytes, _Paused] = {}  # what is paused, by the name of the topic
 
-    def create(self, name: bytes, settings: Changes) -> Commit:
+    async def carry_out(self, act: Callable[[NewPartitions], T]) -> T:
+        """Return the result of an act that may add many partitions: these are made before, in turns."""
+        return await self._maker.carry_out(act)
+
+    def create(self, name: bytes, settings: Changes, made: NewPartitions | None = None) -> Commit:
         """Create a topic; return the commit that makes it durable.
 
         Raises:
           TopicExistsError: the topic exists.
           InvalidTopicError, InvalidSettingError, LimitReachedError: it was not created.
           FullError, ReadOnlyError, DrainingError: the broker accepts no new topics or messages now.
+          PartitionsDueError: it would begin with many partitions that are not in `made`; see `carry_out`.
         """
         if self._topics.find(name) is not None:
             raise TopicExistsError
-        return self.replace(name, settings)[0]
+        return self.replace(name, settings, made)[0]
 
-    def replace(self, name: bytes, settings: Changes) -> tuple[Commit, bool]:
+    def replace(self, name: bytes, settings: Changes, made: NewPartitions | None = None) -> tuple[Commit, bool]:
         """Set the settings of a topic, and all others as for a new topic; create the topic if it does not exist.
 
         Returns the commit that makes this durable, and whether the topic is new. If `settings` omits them, an existing
@@ -110,11 +119,11 @@ class TopicAdmin:
         self._check_default_group(name, wanted)
         self._check_values(DEFAULT_SETTINGS if topic is None else topic.settings, wanted)
         if topic is None:
-            topic = self._topics.create(name, settings=wanted, owner=wanted.owner)
+            topic = self._topics.create(name, settings=wanted, owner=wanted.owner, made=made)
             wanted = topic.settings
-        return self._set(topic, wanted), is_new
+        return self._set(topic, wanted, made), is_new
 
-    def change(self, name: bytes, settings: Changes) -> Commit:
+    def change(self, name: bytes, settings: Changes, made: NewPartitions | None = None) -> Commit:
         """Change settings of a topic; return the commit that makes the change durable.
 
         Raises:
@@ -122,6 +131,7 @@ class TopicAdmin:
           InvalidTopicError, InvalidSettingError: nothing was changed.
           MemoryLimitError: there is no memory for more values by group.
           UnavailableError: the broker accepts no changes now.
+          PartitionsDueError: it would get many partitions that are not in `made`; see `carry_out`.
         """
         self._journal.admission.check_change()
         topic = self._known(name)
@@ -131,9 +141,9 @@ class TopicAdmin:
         wanted = self._spread_as(name, topic, wanted)
         self._check_default_group(name, wanted)
         self._check_values(topic.settings, wanted)
-        return self._set(topic, wanted)
+        return self._set(topic, wanted, made)
 
-    def assume(self, name: bytes, settings: TopicSettings) -> Commit:
+    def assume(self, name: bytes, settings: TopicSettings, made: NewPartitions | None = None) -> Commit:
         """Create a topic with these settings, or give it them; return the commit that makes them durable.
 
         For spread topics and their parts, whose home shard has checked the settings. An existing topic keeps the
@@ -143,10 +153,10 @@ class TopicAdmin:
         self._journal.admission.check_change()
         topic = self._topics.find(check_topic(name))
         if topic is None:
-            topic = self._topics.create(name, settings=settings, owner=settings.owner or "")
+            topic = self._topics.create(name, settings=settings, owner=settings.owner or "", made=made)
         kept = {own: getattr(topic.settings, own) for own in BY_GROUP if not getattr(settings, own)}
         settings = settings._replace(**kept)
-        return self._set(topic, settings)
+        return self._set(topic, settings, made)
 
     def set_own(self, topic: Topic, group: bytes, own: Mapping[str, float | None]) -> Commit:
         """Set values that a group of an existing topic has of its own, None for none; return the commit.
@@ -240,9 +250,11 @@ class TopicAdmin:
         if schema is not None and schema != current.schema:
             self._engine.schemas.check_setting(schema)
 
-    def _set(self, topic: Topic, settings: TopicSettings) -> Commit:
+    def _set(self, topic: Topic, settings: TopicSettings, made: NewPartitions | None = None) -> Commit:
         assert topic.id is not None  # it exists
         self._topics.check_owner(topic, settings.owner)
+        if made is not None:
+            made.check(lanes.missing(topic, settings.partitions), topic.group_ids)
         is_default = settings == DEFAULT_SETTINGS
         if topic.settings != settings:
             self._report_changes(topic, settings)
@@ -251,8 +263,8 @@ class TopicAdmin:
             self._journal.change({keys.settings(topic.id): value})
             topic.settings = DEFAULT_SETTINGS if is_default else settings
             self._topics.note_spread(topic)
-            lanes.grow(self._journal, topic, settings.partitions)
-            self._journal.events.changed(topic)
+            if not lanes.grow(self._journal, topic, settings.partitions, made):
+                self._journal.events.changed(topic)
             self._journal.events.readable(topic)
         self._journal.committer.request()
         return self._journal.committer.open

@@ -28,7 +28,8 @@ def first_receipt(lane_index: int, part: int) -> int:
 
 def first_receipts(lane_index: int, count: int, part: int) -> range:
     """Return the first receipts of `count` lanes, from one on; see `first_receipt`."""
-    return range(first_receipt(lane_index, part), first_receipt(lane_index + count, part), 1 << RECEIPT_BITS)
+    first = first_receipt(lane_index, part)
+    return range(first, first + (count << RECEIPT_BITS), 1 << RECEIPT_BITS)
 
 
 def lane_index_of(receipt: int) -> int:

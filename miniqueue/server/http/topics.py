@@ -22,6 +22,8 @@ from starlette.types import ASGIApp, Scope
 from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Broker, Commit
 from miniqueue.broker.acts.requests import redrive_task
+from miniqueue.broker.model.new_partitions import NewPartitions
+from miniqueue.broker.topics.admin import TopicAdmin
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.core.options.consume import parse_switch
 from miniqueue.core.options.durations import parse_seconds
@@ -36,7 +38,7 @@ from miniqueue.server.asgi.routing import topic_of, topic_within
 MAX_BODY_BYTES: Final = 64 << 10
 
 #: Changes the settings of a topic; returns the commit, and whether the topic was created.
-_Act = Callable[[bytes, dict[str, object]], tuple[Commit, bool]]
+_Act = Callable[[bytes, dict[str, object], NewPartitions], tuple[Commit, bool]]
 
 
 def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -44,9 +46,9 @@ def topic_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
     admin = broker.admin
     return {
         ("POST", "/topics/{topic}/redrive"): LongEndpoint(partial(_redrive, broker)),
-        ("PUT", "/topics/{topic}"): JsonBodyEndpoint(partial(_changed, admin.replace), MAX_BODY_BYTES),
+        ("PUT", "/topics/{topic}"): JsonBodyEndpoint(partial(_changed, admin, admin.replace), MAX_BODY_BYTES),
         ("PATCH", "/topics/{topic}"): JsonBodyEndpoint(
-            partial(_changed, lambda name, settings: (admin.change(name, settings), False)), MAX_BODY_BYTES
+            partial(_changed, admin, lambda *change: (admin.change(*change), False)), MAX_BODY_BYTES
         ),
     }
 
@@ -66,14 +68,14 @@ async def _redrive(broker: Broker, is_there: Callable[[], bool], scope: Scope) -
     return json_reply(HTTPStatus.OK, counts) if report.error is None else error_reply(report.error, more=counts)
 
 
-async def _changed(act: _Act, scope: Scope, content: object) -> Reply:
+async def _changed(admin: TopicAdmin, act: _Act, scope: Scope, content: object) -> Reply:
     """Change the settings of a topic; an empty body changes none."""
     if content is None:
         content = {}
     if not isinstance(content, dict):
         raise InvalidLineError("invalid body; must be a JSON object of settings")
     check_settings(scope.get("user"), content)
-    commit, is_new = act(topic_of(scope), content)
+    commit, is_new = await admin.carry_out(partial(act, topic_of(scope), content))
     await commit.wait()
     return CREATED if is_new else OK
 

@@ -44,7 +44,9 @@ that rewrites an old store, and add a golden file of the old format to the tests
 """
 
 import struct
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from miniqueue.core.cursor.lease import Range
@@ -210,6 +212,11 @@ def head(topic_id: int, partition: int) -> bytes:
 def cursor(topic_id: int, partition: int, group: int) -> bytes:
     """Key of a group's state in a partition."""
     return GROUP_LAYOUT.pack(_CURSOR, topic_id, partition, group)
+
+
+def cursors(topic_id: int, partitions: Iterable[int], group: int) -> Iterator[bytes]:
+    """Yield the keys of a group's state in partitions, of which there may be thousands."""
+    return map(GROUP_LAYOUT.pack, repeat(_CURSOR), repeat(topic_id), partitions, repeat(group))
 
 
 def bitmap(topic_id: int, partition: int, group: int, first_seq: int) -> bytes:

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 from miniqueue.broker.model.limits import REST_SECONDS
+from miniqueue.broker.model.new_partitions import new_partitions
 from miniqueue.broker.model.rest import put_to_rest
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.log.delayed import Delayed
@@ -76,7 +77,7 @@ def used(topic: Topic) -> Topic:
 def at_rest(number: int, partition_count: int = 1, groups: tuple[bytes, ...] = ()) -> Topic:
     topic = Topic(b"topic-%d" % number)
     topic.begin(number + 1, groups)
-    topic.add_partitions(range(1, partition_count))
+    topic.add_partitions(new_partitions(range(1, partition_count), topic.group_ids))
     assert put_to_rest(used(topic), lambda _: None)
     return topic
 
@@ -99,7 +100,7 @@ def test_a_partition_at_rest_that_retains_messages_uses_less_than_200_bytes():
     def retaining() -> Topic:
         topic = Topic(b"t")
         topic.begin(1, (), DEFAULT_SETTINGS._replace(retention_seconds=60, partitions=PARTITIONS))
-        topic.add_partitions(range(1, PARTITIONS))
+        topic.add_partitions(new_partitions(range(1, PARTITIONS), topic.group_ids))
         for number, partition in used(topic).partitions.items():
             partition.retained = Retained(partition.next_seq - 7 * number)
             partition.retained.first = ChunkExtent(partition.retained.start_seq, partition.next_seq, 10**12, 5, 10**9)
@@ -112,7 +113,7 @@ def test_a_partition_at_rest_that_retains_messages_uses_less_than_200_bytes():
 def test_a_topic_that_was_never_used_wakes_as_it_was():
     topic = Topic(b"t")
     topic.begin(1, [b"a", b"b"])
-    topic.add_partitions([1, 2])
+    topic.add_partitions(new_partitions([1, 2], topic.group_ids))
     before = describe(topic)
     woken = []
     assert put_to_rest(topic, woken.append)

@@ -13,12 +13,14 @@
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from miniqueue.access.users import check_settings, check_target
 from miniqueue.broker import Commit
 from miniqueue.broker.acts.requests import redrive_task
 from miniqueue.broker.consume.redrive import Redriven
+from miniqueue.broker.model.new_partitions import NewPartitions, PartitionsDueError
 from miniqueue.core.options.amounts import parse_limit, parse_rate
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.settings import settings as topic_settings
@@ -46,14 +48,27 @@ def topic(client: Client, command: Command) -> bytes:
 
 def _create(client: Client, command: Command) -> bytes:
     check_arity(len(command) >= 3, -3)
-    client.wait_for(client.broker.admin.create(command[2], _settings(client, command)), replies.OK)
-    return b""
+    return _carry_out(client, partial(client.broker.admin.create, command[2], _settings(client, command)))
 
 
 def _set(client: Client, command: Command) -> bytes:
     check_arity(len(command) >= 5, -5)
-    client.wait_for(client.broker.admin.change(command[2], _settings(client, command)), replies.OK)
+    return _carry_out(client, partial(client.broker.admin.change, command[2], _settings(client, command)))
+
+
+def _carry_out(client: Client, act: Callable[[NewPartitions], Commit]) -> bytes:
+    """Carry out an act on a topic at once, unless many partitions have to be made first."""
+    try:
+        client.wait_for(act(NewPartitions()), replies.OK)
+    except PartitionsDueError:
+        return answer_later(client, _carry_out_later(client, act))
     return b""
+
+
+async def _carry_out_later(client: Client, act: Callable[[NewPartitions], Commit]) -> bytes:
+    commit = await client.broker.admin.carry_out(act)
+    await commit.wait()
+    return replies.OK
 
 
 def _get(client: Client, command: Command) -> bytes:

@@ -17,6 +17,7 @@ doors order this, over a link of its own kind, after they have checked the right
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import orjson
@@ -121,6 +122,7 @@ class Spreading:
         self._broker = broker
         self._peers = peers
         self._turn = asyncio.Lock()
+        self._setting = asyncio.Lock()  # if partitions are made first, later settings are set after them
         self._complete: dict[bytes, TopicSettings] = {}  # the settings that all shards had, by topic
         self._founding: dict[bytes, Sequence[bytes]] = {}  # what creations are for that were not answered with OK yet
         self._said: dict[bytes, str] = {}  # why a topic is not complete, as it was logged
@@ -151,9 +153,15 @@ class Spreading:
     async def _assume(self, name: bytes, members: bytes) -> None:
         """Set what a topic of another shard, or a part of it, has; if it has more parts now, its streams end."""
         settings, had = of_members(orjson.loads(members), name), self._broker.spread_of(name)
-        await self._broker.admin.assume(name, settings).wait()
+        await self._set(name, settings)
         if settings.spread != had:
             self._peers.growth.report(name)
+
+    async def _set(self, name: bytes, settings: TopicSettings) -> None:
+        admin = self._broker.admin
+        async with self._setting:
+            commit = await admin.carry_out(partial(admin.assume, name, settings))
+        await commit.wait()
 
     async def complete(self, name: bytes) -> None:
         """Bring the settings of a spread topic of this shard to all shards and parts; raises MiniqueueError."""
@@ -165,7 +173,7 @@ class Spreading:
             if self._broker.spread_topics.get(letters, spread) != spread:  # they have as many parts
                 before = self._broker.admin.settings_of(name).spread_before
                 grown = self._broker.admin.settings_of(letters)._replace(spread=spread, spread_before=before)
-                await self._broker.admin.assume(letters, grown).wait()
+                await self._set(letters, grown)
                 await self._bring(letters)
 
     async def _found(self, name: bytes, *words: bytes) -> None:
@@ -230,7 +238,7 @@ class Spreading:
         """Give the dead letters of a spread topic of this shard settings of their own; raises MiniqueueError."""
         if name not in self._broker.spread_topics:
             settings = self._broker.admin.settings_of_new(name)._replace(spread=self._broker.spread_of(name))
-            await self._broker.admin.assume(name, settings).wait()
+            await self._set(name, settings)
 
     async def erase(self, name: bytes) -> None:
         """Delete a spread topic of this shard, with its dead letters, in all shards.

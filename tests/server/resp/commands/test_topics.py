@@ -24,6 +24,19 @@ async def test_the_settings_of_a_topic_are_told_as_they_can_be_set(client):
     assert (await client.say(b"TOPIC GET t")).startswith(b"%%%d\r\n" % len(DEFAULTS))
 
 
+async def test_what_follows_a_topic_of_many_partitions_waits_until_it_is_there(world, client):
+    for line in (b"TOPIC CREATE t partitions 300", b"PUB t a KEY k", b"TOPIC SET t partitions 600", b"LEN t"):
+        client.send(*line.split())
+    await settle_down()
+    await world.commit()
+    await settle_down()
+    created, _, _, grown, length = client.transport.take().split(b"\r\n", 4)
+    assert (created, grown, length) == (b"+OK", b"+OK", b":1\r\n")
+    assert (await client.say(b"TOPIC CREATE t partitions 300")).startswith(b"-EXISTS ")
+    assert (await client.say(b"TOPIC SET t partitions 500")).startswith(b"-BADSETTING ")
+    assert world.broker._engine.topics.by_name[b"t"].partition_count == 600
+
+
 async def test_help_has_a_line_for_each_setting(client):
     lines = (await client.say(b"TOPIC HELP")).decode().split("\r\n")
     assert lines[0] == f"*{len(DEFAULTS)}"
