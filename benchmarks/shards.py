@@ -8,6 +8,8 @@ the rate, and the CPU time of all processes of the broker for each message.
 import argparse
 import asyncio
 import contextlib
+import random
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -23,7 +25,7 @@ import uvloop
 
 from benchmarks.bench import MeasurementError
 from benchmarks.clients.dialects import pack
-from benchmarks.servers import TOPIC, Server, free_port, miniqueue
+from benchmarks.servers import TOPIC, Server, miniqueue
 from miniqueue.core.settings.placing import Placing
 
 CLIENTS: Final = 8
@@ -131,10 +133,20 @@ def timed(server: Server, load: Callable[[], int]) -> Figures:
     return Figures(count / (time.perf_counter() - began), (cpu_seconds(server.process.pid) - before) / count * 1e6)
 
 
+def free_ports() -> int:
+    """Return the first of as many ports as there are shards, which are free, and which no connection is given."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as listeners:
+            for shard in range(SHARDS):
+                listeners.enter_context(socket.create_server(("127.0.0.1", first + shard)))
+            return first
+
+
 @contextlib.contextmanager
 def broker(folder: Path, setup: Setup) -> Iterator[tuple[Server, list[int]]]:
     """Run a broker; yield it, with the port of each client."""
-    first = free_port()
+    first = free_ports()
     options = ["-shards", str(SHARDS), "-shard-ports", str(first)] if setup.has_shards else []
     with miniqueue(folder, *options) as server:
         if not setup.has_shards:
