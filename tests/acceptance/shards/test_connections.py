@@ -23,7 +23,7 @@ BUFFER_BYTES = 64 << 10
 #: The limit of what a client has not read (-max-output) is far above what it costs, because processes stop reading.
 UNREAD_BYTES = 32 << 20
 #: A client that does not read is charged more than the first; what is charged to others is less than the second.
-CHARGED_BYTES, GIVEN_BACK_BYTES = 256 << 10, 1 << 20
+CHARGED_BYTES, GIVEN_BACK_BYTES = 64 << 10, 1 << 20
 
 
 class Client:
