@@ -21,6 +21,7 @@ import structlog
 import uvloop
 
 from miniqueue.broker import Broker, SystemClock
+from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import ConfigError, StoreFailedError
 from miniqueue.errors.requests import InvalidSettingError
@@ -41,7 +42,7 @@ from miniqueue.storage.leveldb.database import DatabaseOptions
 from miniqueue.storage.leveldb.mapped_tables import CHECK_SECONDS, limit_mapped_tables, release_tables
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.reserve import ReserveOptions
-from miniqueue.storage.leveldb.shards import check_has_no_shards, prepare_shards, store_of_shard
+from miniqueue.storage.leveldb.shards import SHARDS_FILE_NAME, check_has_no_shards, claim_shards, store_of_shard
 from miniqueue.storage.leveldb.store import LevelDBStore
 from miniqueue.storage.memory import MemoryStore
 from miniqueue.storage.port import Store, SyncMode
@@ -111,7 +112,7 @@ def _check_exposure(config: Config) -> None:
     """Reject a startup that would let strangers in, or that cannot write to its directory; log risks."""
     exposure = check_exposure(config)
     check_writable(config)
-    is_store = os.path.exists(config.db / MARKER_FILE_NAME)
+    is_store = any(os.path.exists(config.db / name) for name in (MARKER_FILE_NAME, SHARDS_FILE_NAME))
     if corrected := correct_modes(config, is_store=is_store):
         _report_access(corrected)
     for warning in filter(None, (exposure, check_directory(config, is_store=is_store))):
@@ -138,14 +139,16 @@ def _run_shards(
     from miniqueue.server.shards.parent import Parent, backs  # noqa: PLC0415 - only with -shards
     from miniqueue.server.shards.shard import About, Shard  # noqa: PLC0415 - the same
 
-    if config.storage == "leveldb":
-        prepare_shards(config.db, config.shards)
+    _check_defaults(config)
     service_manager = ServiceManager(os.environ)
     max_memory_bytes = config.max_memory_bytes or memory_limit.default_bytes()
     about = About(SystemClock().now_ms(), str(config.db.absolute()), shown_settings(config))
     with ExitStack() as stack:
         sockets = stack.enter_context(_listen(config))
         fronts = [stack.enter_context(listen(config.host, port, "-shard-ports")) for port in _shard_ports(config)]
+        if config.storage == "leveldb":
+            with naming_flag_of_store():
+                stack.callback(claim_shards(config.db, config.shards).release)
         paths, listeners = stack.enter_context(backs(config.shards))
         parent = Parent(
             config.shards,
@@ -235,11 +238,23 @@ def _make_broker(config: Config) -> Broker:
         sync_interval_seconds=config.sync_interval_seconds if config.sync == "interval" else None,
         limits=broker_limits(config, config.max_memory_bytes or memory_limit.default_bytes()),
     )
-    try:
+    with _naming_defaults():
         broker.set_defaults(config.topic_defaults)
+    return broker
+
+
+def _check_defaults(config: Config) -> None:
+    """Raise ConfigError if new topics cannot have the defaults, once for all shards."""
+    with _naming_defaults():
+        Schemas().check_defaults(config.topic_defaults)
+
+
+@contextmanager
+def _naming_defaults() -> Iterator[None]:
+    try:
+        yield
     except InvalidSettingError as exc:
         raise ConfigError([f"the defaults of new topics: {exc}"]) from exc
-    return broker
 
 
 async def _open_store(config: Config) -> Store:

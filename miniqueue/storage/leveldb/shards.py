@@ -4,6 +4,7 @@ r"""The directory of a store with several shards.
     shard-0/              store/: the store of the shard
                           miniqueue.shard: shard 0 of 4 of store 9f2c…\n
     shard-1/ …
+    miniqueue.lock        held by the parent of the processes
 
 The number of shards is a property of the store: it decides which shard has a topic. A directory that is missing, or of
 another store, is reported before anything is opened or created.
@@ -14,8 +15,9 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from miniqueue.errors import ConfigError, CorruptionError, NotAStoreError
+from miniqueue.errors import ConfigError, CorruptionError, NotAStoreError, StorageError
 from miniqueue.storage.leveldb.directory_sync import sync_path
+from miniqueue.storage.leveldb.lock import StoreLock
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.own_files import read_file
 
@@ -61,6 +63,20 @@ def prepare_shards(db: Path, count: int) -> None:
         _make(db, count)
     else:
         check_shards(db, count)
+
+
+def claim_shards(db: Path, count: int) -> StoreLock:
+    """Prepare the directory of a store with `count` shards, and lock it: each shard also locks its own store.
+
+    Raises as `prepare_shards`, and:
+      StoreInUseError: another broker has it open.
+      StorageError: the directory cannot be written.
+    """
+    try:
+        prepare_shards(db, count)
+        return StoreLock(db)
+    except OSError as exc:
+        raise StorageError(f"cannot open the store in {db}: {exc}") from exc
 
 
 def check_shards(db: Path, count: int) -> None:
@@ -118,7 +134,7 @@ def _make(db: Path, count: int) -> None:
             ]
         )
     if db.exists() and any(not path.name.startswith("shard-") for path in db.iterdir()):
-        raise NotAStoreError(str(db))
+        raise NotAStoreError(f"{db} is neither empty nor a miniqueue store (no {SHARDS_FILE_NAME} in it)")
     for number in range(count):
         if store_of_shard(db, number).exists():
             raise CorruptionError(f"{db / SHARDS_FILE_NAME}: missing, but there is a store in {db}/shard-{number}")
