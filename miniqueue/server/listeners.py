@@ -305,6 +305,8 @@ class Listeners:
         with self._service_manager.reloading():
             self._reload_users()
             self._tls.reload()
+        if self._shard is not None:
+            self._shard.report_reloaded()
 
     def _reload_changed_users(self) -> None:
         if self._users is not None and self._users.has_changed():

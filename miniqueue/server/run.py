@@ -154,6 +154,7 @@ def _run_shards(
             config.shards,
             on_ready=partial(report_ready, config, sockets._replace(shards=fronts), service_manager, max_memory_bytes),
             on_stop=service_manager.stopping,
+            reloading=service_manager.reloading,
             feed=service_manager.feed,
         )
         role = parent.run()

@@ -3,11 +3,12 @@
     parent ─ sockets ─ fork ─┬─▶ shard 0 ─ ready ─┐
                              ├─▶ shard 1 ─ ready ─┼─▶ "ready"
                              └─▶ …                ┘
-    a shard ends    before all are ready: the others are stopped, and its exit code is that of the parent
+    a shard ends    before all are ready: the others are stopped, and its exit code is that of the parent,
+                    or that of the signal that interrupted the start
                     later: it is started again, at once, and then after longer and longer pauses
     SIGTERM, SIGINT to the parent: SIGTERM to each shard; none ends before consumers have settled what they hold in
                     any of them, or the time for that is over; once all have ended, the parent ends
-    SIGHUP          to each shard
+    SIGHUP          to each shard; the reload is complete once all have reloaded, or ended
     the parent is killed: so are the shards
 
 Processes are forked: the parent has no threads and no event loop, so that a child has the sockets,
@@ -27,7 +28,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -45,11 +46,13 @@ BACKLOG: Final = 1024
 #: What a child and its parent say to each other.
 READY: Final = b"r"
 SETTLED: Final = b"s"
+RELOADED: Final = b"h"
 GO: Final = b"g"
 #: The exit code if a shard was killed before all were ready: that of an internal error.
 FAILED: Final = 70
 _PR_SET_PDEATHSIG: Final = 1
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_INTERRUPTED: Final = 128  # plus the number of the signal
 
 log = structlog.get_logger()
 
@@ -81,7 +84,8 @@ class Role(NamedTuple):
 
     Attributes:
       number: the number of its shard.
-      parent: the connection to the parent, which hears `READY` and `SETTLED`, and says `GO` when all have settled.
+      parent: the connection to the parent, which hears `READY`, `RELOADED`, and `SETTLED`, and says `GO` when all have
+        settled.
     """
 
     number: int
@@ -95,7 +99,7 @@ class _Child:
         self.number = number
         self.pid = 0
         self.started_at = 0.0
-        self.is_ready = self.is_settled = False
+        self.is_ready = self.is_settled = self.is_reloading = False
         self.failures = 0
         self.start_at = 0.0  # monotonic; when it is to be started
         self.socket: socket.socket | None = None
@@ -108,15 +112,23 @@ class Parent:
       count: how many shards there are.
       on_ready: called once, when all are ready.
       on_stop: called when a stop begins.
-      feed: called at least once a second, for a watchdog.
+      reloading: returns a context that lasts as long as a reload.
+      feed: called at least once a second from then on, for a watchdog.
     """
 
     def __init__(
-        self, count: int, on_ready: Callable[[], None], on_stop: Callable[[], None], feed: Callable[[], None]
+        self,
+        count: int,
+        on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
+        reloading: Callable[[], AbstractContextManager[None]],
+        feed: Callable[[], None],
     ) -> None:
         self._children = [_Child(number) for number in range(count)]
         self._on_ready = on_ready
         self._on_stop = on_stop
+        self._reloading = reloading
+        self._reload = ExitStack()
         self._feed = feed
         self._was_ready = False
         self._is_stopping = False
@@ -142,6 +154,8 @@ class Parent:
             self._selector.close()
             wake.close()
             woken.close()
+        if role is not None:  # SIGHUP stays blocked until the child can reload
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_HANDLED} - {signal.SIGHUP})
         return self._exit_code if role is None else role
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
@@ -161,7 +175,8 @@ class Parent:
                 else:
                     self._hear(key.data)
             self._react()
-            self._feed()
+            if self._was_ready:
+                self._feed()
 
     def _due(self) -> list[_Child]:
         now = time.monotonic()
@@ -175,11 +190,13 @@ class Parent:
         """Fork; return the role in the child, None in the parent."""
         heard, said = socket.socketpair()
         parent_pid = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # what the child gets before it has handlers waits
         pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             said.close()
             child.pid, child.started_at, child.socket = pid, time.monotonic(), heard
-            child.is_ready = child.is_settled = False
+            child.is_ready = child.is_settled = child.is_reloading = False
             self._selector.register(heard, selectors.EVENT_READ, child)
             return None
         heard.close()
@@ -206,6 +223,8 @@ class Parent:
             if not self._was_ready and all(each.is_ready for each in self._children):
                 self._was_ready = True
                 self._on_ready()
+        elif word == RELOADED:
+            child.is_reloading = False
         else:
             child.is_settled = True
             self._let_go()
@@ -229,13 +248,24 @@ class Parent:
         signals, self._signals = self._signals, []
         for number in signals:
             if number == signal.SIGHUP:
-                self._tell(signal.SIGHUP)
+                self._begin_reload()
             elif number in (signal.SIGTERM, signal.SIGINT):
                 if not self._is_stopping:
+                    self._exit_code = 0 if self._was_ready else _INTERRUPTED + number
                     self._on_stop()
                 self._is_stopping = True
                 self._tell(signal.SIGTERM)
         self._reap()
+        if not any(child.is_reloading for child in self._children):
+            self._reload.close()
+
+    def _begin_reload(self) -> None:
+        """Ask each shard to reload, during a reload again."""
+        if not any(child.is_reloading for child in self._children):
+            self._reload.enter_context(self._reloading())
+        for child in self._children:
+            child.is_reloading = bool(child.pid)
+        self._tell(signal.SIGHUP)
 
     def _tell(self, number: signal.Signals) -> None:
         for child in self._children:
@@ -250,7 +280,7 @@ class Parent:
             if not pid:
                 continue
             self._close(child)
-            child.pid = 0
+            child.pid, child.is_reloading = 0, False
             self._ended(child, os.waitstatus_to_exitcode(status))
 
     def _ended(self, child: _Child, code: int) -> None:

@@ -48,7 +48,7 @@ from miniqueue.server.shards.links.part_choice import PERIOD_SECONDS
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.scheduling import ORDERS, STEPS, Home, Steps
 from miniqueue.server.shards.links.spreading import Spreading, order
-from miniqueue.server.shards.parent import READY, SETTLED
+from miniqueue.server.shards.parent import READY, RELOADED, SETTLED
 from miniqueue.server.shards.resp.door import Door
 from miniqueue.server.shards.resp.linked import LinkedConnection
 from miniqueue.server.shards.transfers.arriving import arriving
@@ -114,6 +114,10 @@ class Shard:
     def report_ready(self) -> None:
         """Report to the parent that clients can connect."""
         self._parent.send(READY)
+
+    def report_reloaded(self) -> None:
+        """Report to the parent that the users and the certificate were read again."""
+        self._parent.send(RELOADED)
 
     async def settle(self, settling: "asyncio.Task[None]", settle_seconds: float) -> None:
         """Return when consumers have settled what they hold in all shards, or may no longer.

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from miniqueue.storage.leveldb.shards import prepare_shards, stores_in
 from miniqueue.storage.leveldb.view import viewed
-from tests.acceptance.process import FREE_PORTS, STOP_SECONDS, environment, python_path
+from tests.acceptance.process import FREE_PORTS, SHARDS, STOP_SECONDS, environment, python_path
 from tests.storage.leveldb.directories import fill, open_and_close
 
 pytestmark = pytest.mark.acceptance
@@ -93,9 +94,24 @@ def wrapper() -> tuple[str, ...]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    fill(tmp_path / "store", value_bytes=10)
-    open_and_close(tmp_path / "store")
-    return tmp_path / "store"
+    """The store that a process waits for; with shards, that of one of them."""
+    return filled_store(tmp_path / "store", int(SHARDS or 0))
+
+
+def filled_store(path: Path, shard_count: int) -> Path:
+    """Make a store, with shards if there are any; return its directory, with shards that of the last one."""
+    if shard_count:
+        prepare_shards(path, shard_count)
+    stores = stores_in(path)
+    for each in stores:
+        fill(each, value_bytes=10)
+        open_and_close(each)
+    return stores[-1]
+
+
+def marker_of(store: Path) -> str:
+    """Return the end of the path of the marker of this store, and of no other."""
+    return str(Path(*store.parts[store.parts.index("store") :], "miniqueue.format"))
 
 
 IGNORED_IN_A_CHILD = """
@@ -128,7 +144,7 @@ def test_process_1_ends_while_it_imports(tmp_path, wrapper, name, number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_start_that_waits_for_its_store_ends_and_gives_it_back(tmp_path, wrapper, store, number):
-    held = Held(tmp_path, (*FREE_PORTS, "-db", "store"), "open", "miniqueue.format", wrapper)
+    held = Held(tmp_path, (*FREE_PORTS, "-db", "store"), "open", marker_of(store), wrapper)
     os.kill(held.pid, number)
     held.release()
     code, said = held.ended()
@@ -140,7 +156,7 @@ def test_a_start_that_waits_for_its_store_ends_and_gives_it_back(tmp_path, wrapp
 
 
 def test_sighup_during_a_start_reads_the_users_again_when_it_is_ready(tmp_path, wrapper, store):
-    held = Held(tmp_path, (*FREE_PORTS, "-db", "store"), "open", "miniqueue.format", wrapper)
+    held = Held(tmp_path, (*FREE_PORTS, "-db", "store"), "open", marker_of(store), wrapper)
     os.kill(held.pid, signal.SIGHUP)
     held.release()
     assert held.process.stderr is not None
@@ -187,7 +203,8 @@ def test_an_import_that_is_interrupted_says_that_it_has_added_all_or_nothing(tmp
     held = Held(tmp_path, ("import", "-db", "store"), "open", "miniqueue.acknowledged", wrapper)
     os.kill(held.pid, number)
     held.release()
-    text = "miniqueue: import interrupted: either all lines were imported, or none\n"
+    lines = "all lines of each shard" if SHARDS else "all lines"
+    text = f"miniqueue: import interrupted: either {lines} were imported, or none\n"
     assert held.ended() == (EXIT_CODES[number], text)
     with viewed(store) as view:
         assert list(view.pairs())

@@ -9,7 +9,7 @@ from socket import AF_UNIX, SOCK_DGRAM, socket
 import pytest
 
 from tests.acceptance.one_file import BINARY, NOT_CURRENT, is_current
-from tests.acceptance.process import FREE_PORTS, START_SECONDS, BrokerProcess, environment
+from tests.acceptance.process import FREE_PORTS, PROCESS_COUNT, START_SECONDS, BrokerProcess, environment
 from tests.acceptance.systemd import Machine, can_boot
 from tests.acceptance.tools import needs
 
@@ -28,20 +28,28 @@ def manager(tmp_path) -> Iterator[socket]:
         yield heard
 
 
-def test_a_broker_reports_its_states(tmp_path, trust, manager):
+def state_heard(manager: socket) -> bytes:
+    """Return the next state other than those of the watchdog."""
+    while (state := manager.recv(100)) == b"WATCHDOG=1":
+        pass
+    return state
+
+
+@pytest.mark.parametrize(("flags", "count"), [((), PROCESS_COUNT), (("-shards", "2"), 2)], ids=["as is", "two shards"])
+def test_a_broker_reports_its_states(tmp_path, trust, manager, flags, count):
     variables = environment(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="60000000")
-    broker = BrokerProcess((*FREE_PORTS, *trust.flags, "-storage", "memory"), tmp_path, env=variables)
+    broker = BrokerProcess((*FREE_PORTS, *trust.flags, "-storage", "memory", *flags), tmp_path, env=variables)
     try:
         assert manager.recv(100) == b"READY=1"
         broker.wait_until_ready()
         assert manager.recv(100) == b"WATCHDOG=1"
         broker.process.send_signal(signal.SIGHUP)
-        reloading, ready = manager.recv(100), manager.recv(100)
+        reloading, ready = state_heard(manager), state_heard(manager)
         assert reloading.startswith(b"RELOADING=1\nMONOTONIC_USEC=")
         assert ready == b"READY=1"
-        broker.wait_for_event("certificate loaded")
+        broker.wait_for_events("certificate loaded", count)
         broker.stop()
-        assert manager.recv(100) == b"STOPPING=1"
+        assert state_heard(manager) == b"STOPPING=1"
     finally:
         broker.end()
 

@@ -1,11 +1,13 @@
-"""Starts of several processes: each problem is reported once, with the exit code of one process."""
+"""Starts of several processes: each problem is reported once, with the exit code of one process, and signals wait."""
 
 import os
+import signal
 import socket
 
 import pytest
 
 from miniqueue.storage.leveldb.shards import claim_shards
+from tests.acceptance.lifecycle.test_signals import Held, filled_store, marker_of
 from tests.acceptance.process import FREE_PORTS, BrokerProcess, run_to_end
 
 pytestmark = pytest.mark.acceptance
@@ -63,3 +65,30 @@ def test_access_that_a_mount_gave_to_a_group_is_withdrawn_from_the_whole_store(t
     finally:
         broker.end()
     assert {path.stat().st_mode & 0o077 for path in (directory / "data", *(directory / "data").rglob("*"))} == {0}
+
+
+def held_start(directory) -> Held:
+    """Return a broker of which one process waits for its store."""
+    marker = marker_of(filled_store(directory / "store", SHARDS))
+    return Held(directory, (*FLAGS, "-db", "store"), "open", marker)
+
+
+def test_a_start_that_a_signal_interrupts_has_the_exit_code_of_the_signal(directory):
+    held = held_start(directory)
+    os.kill(held.pid, signal.SIGINT)  # each process gets SIGTERM
+    held.release()
+    assert held.ended()[0] == 130
+
+
+def test_sighup_during_a_start_waits_until_each_process_can_reload(directory):
+    held = held_start(directory)
+    os.kill(held.pid, signal.SIGHUP)
+    held.release()
+    assert held.process.stderr is not None
+    said = ""
+    while said.count("there are no users to be read again") < SHARDS:
+        line = held.process.stderr.readline()
+        assert line, said
+        said += line
+    os.kill(held.pid, signal.SIGTERM)
+    assert held.ended()[0] == 0
