@@ -18,7 +18,7 @@ StartBroker = Callable[..., BrokerProcess]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what does not apply to brokers with shards, if those are tested."""
     for item in items if SHARDS else []:
-        if reason := reason_against(item.nodeid):
+        if reason := reason_against(item.nodeid, is_spread=bool(SPREAD)):
             item.add_marker(pytest.mark.skip(reason=f"with shards: {reason}"))
 
 
@@ -70,7 +70,8 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 def spread_over(part_count: int, broker: BrokerProcess, topic: str) -> str:
     """Create a spread topic; return its name."""
-    with redis.Redis(port=broker.resp_port) as client:
+    tls = {"ssl": True, "ssl_cert_reqs": "none"} if "-resp-tls" in broker.process.args else {}
+    with redis.Redis(port=broker.resp_port, **tls) as client:
         client.execute_command("TOPIC", "CREATE", topic, "spread", part_count)
     return topic
 

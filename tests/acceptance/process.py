@@ -66,6 +66,14 @@ def run_to_end(
     )
 
 
+def value_of(sample: str, metrics: bytes) -> float:
+    """Return the value of a sample of metrics, with shards the sum of all; fails if there is none."""
+    lines = re.sub(r'shard="\d+",?', "", metrics.decode()).replace("{}", "").splitlines()
+    values = [float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample]
+    assert values, f"no metric has the sample {sample}"
+    return sum(values)
+
+
 @dataclass(frozen=True)
 class Trust:
     """The certificate that brokers of this run use, and the authority that clients trust."""
@@ -179,10 +187,7 @@ class BrokerProcess:
 
     def sample(self, sample: str) -> float:
         """Return the value of a sample of the metrics, with shards the sum of all; fails if there is none."""
-        lines = re.sub(r'shard="\d+",?', "", self.monitor("/metrics").decode()).replace("{}", "").splitlines()
-        values = [float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample]
-        assert values, f"no metric has the sample {sample}"
-        return sum(values)
+        return value_of(sample, self.monitor("/metrics"))
 
     def is_alive(self) -> bool:
         return self.process.poll() is None

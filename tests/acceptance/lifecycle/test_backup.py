@@ -4,7 +4,9 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 
 import pytest
 import redis
@@ -98,14 +100,25 @@ def test_a_backup_that_the_broker_does_not_finish_leaves_nothing(start_broker, t
 
 
 def pass_on_and_kill(listener: socket.socket, broker: BrokerProcess, count: int) -> None:
-    """Pass a request on, and the first `count` bytes of the reply; then the broker dies."""
-    client, _ = listener.accept()
-    with client, socket.create_connection(("127.0.0.1", broker.monitor_port)) as server:
-        server.sendall(client.recv(1 << 16))
+    """Pass connections on, and the first `count` bytes of the replies; then the broker dies."""
+    address = "127.0.0.1", broker.monitor_port
+    with ExitStack() as opened, DefaultSelector() as selector:
+        selector.register(listener, EVENT_READ)
         while count > 0:
-            part = server.recv(1 << 16)
-            client.sendall(part)
-            count -= len(part)
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    client = opened.enter_context(listener.accept()[0])
+                    server = opened.enter_context(socket.create_connection(address))
+                    selector.register(client, EVENT_READ, (client, server))
+                    selector.register(server, EVENT_READ, (server, client))
+                    continue
+                source, target = key.data
+                if part := source.recv(1 << 16):
+                    target.sendall(part)
+                    count -= len(part)
+                else:
+                    selector.unregister(source)
+                    target.shutdown(socket.SHUT_WR)
         broker.kill()
 
 

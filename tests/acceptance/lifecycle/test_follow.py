@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from miniqueue import cli
+from miniqueue.storage.leveldb.shards import stores_in
 from tests.acceptance import patient
 from tests.acceptance.ports import hold_port, port_of
 from tests.acceptance.process import BrokerProcess, run_to_end
@@ -125,7 +126,8 @@ def test_a_copy_that_was_away_too_long_is_replaced_by_a_new_one(start_broker, fo
     copy.wait_for_event("following")
     copy.kill()
     broker.stop()
-    shutil.rmtree(tmp_path / "data" / "recent")  # after an hour, the broker does it
+    for store in stores_in(tmp_path / "data"):
+        shutil.rmtree(store / "recent")  # after an hour, the broker does it
     broker = start_broker("data", "-monitor-port", str(monitor_port))
     with patient.Redis(port=broker.resp_port) as client:
         publish(client, 0, 20)
