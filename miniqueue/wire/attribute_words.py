@@ -15,12 +15,18 @@ message itself can be used.
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Final
 
 from miniqueue.core.message.attributes import Origin, decode
 from miniqueue.core.message.ids import format_message_id
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME
 from miniqueue.errors import CorruptionError, FormatVersionError
 from miniqueue.wire.resp_replies import Value
+
+#: In one iteration of the event loop, messages with so many bytes of attributes are described; each message counts as
+#: some bytes more, as much as the rest of its description costs.
+BYTES_IN_TURN: Final = 2_800
+MESSAGE_BYTES: Final = 60
 
 
 @cache

@@ -10,7 +10,7 @@ the messages of a run are joined in C, five pieces each:
 """
 
 import binascii
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from miniqueue.core.message.attributes import sole_key
 from miniqueue.core.message.ids import format_message_id, id_prefix
 from miniqueue.core.message.message import Chunk
 from miniqueue.core.message.numerals import numeral_runs
-from miniqueue.wire.attribute_words import as_json, attribute_words
+from miniqueue.wire.attribute_words import BYTES_IN_TURN, MESSAGE_BYTES, as_json, attribute_words
 from miniqueue.wire.json_parts import json_part
 from miniqueue.wire.resp_replies import Value, encode, integer, map_of, size_lines
 
@@ -26,21 +26,55 @@ _BASE64: Final = partial(binascii.b2a_base64, newline=False)
 _PIECES: Final = 5
 
 
-def resp_runs(partition: int, runs: Iterable[Chunk], protocol: int) -> bytes:
-    """Encode the messages of runs as one array.
+def resp_runs(partition: int, runs: Sequence[Chunk], protocol: int) -> Generator[None, None, bytes]:
+    """Encode the messages of runs as one array; yield each time that enough has been encoded for one iteration.
 
     Args:
       partition: the lane of the messages.
       runs: chunks, or parts of them.
       protocol: the version of RESP.
     """
-    parts = [(len(run.payloads), _resp_run(partition, run, protocol)) for run in runs]
-    return b"*%d\r\n%b" % (sum(count for count, _ in parts), b"".join(part for _, part in parts))
+    count = sum([len(run.payloads) for run in runs])
+    parts: list[bytes] = []
+    for some in _turns(runs):
+        if parts:
+            yield
+        parts += [_resp_run(partition, run, protocol) for run in some]
+    return b"*%d\r\n%b" % (count, b"".join(parts))
 
 
-def json_runs(partition: int, runs: Iterable[Chunk]) -> bytes:
-    """Encode the messages of runs as one JSON array."""
-    return b"[%b]" % b",".join([message for run in runs for message in _json_run(partition, run)])
+def json_runs(partition: int, runs: Sequence[Chunk]) -> Generator[None, None, bytes]:
+    """Encode the messages of runs as one JSON array; yield as `resp_runs` does."""
+    messages: list[bytes] = []
+    for some in _turns(runs):
+        if messages:
+            yield
+        messages += [message for run in some for message in _json_run(partition, run)]
+    return b"[%b]" % b",".join(messages)
+
+
+def _turns(runs: Sequence[Chunk]) -> Iterator[list[Chunk]]:
+    """Cut runs into as many messages as one iteration of the event loop may encode."""
+    some, room = list[Chunk](), BYTES_IN_TURN
+    for run in runs:
+        start = 0
+        for stop, size in enumerate(map(len, run.attributes or ()), start=1):
+            room -= MESSAGE_BYTES + size
+            if room <= 0:
+                yield [*some, _part(run, start, stop)]
+                some, room, start = [], BYTES_IN_TURN, stop
+        if start < len(run.payloads):
+            some.append(_part(run, start, len(run.payloads)))
+            room -= MESSAGE_BYTES
+    if some:
+        yield some
+
+
+def _part(run: Chunk, start: int, stop: int) -> Chunk:
+    if stop - start == len(run.payloads):
+        return run
+    attributes = None if run.attributes is None else run.attributes[start:stop]
+    return Chunk(run.first_seq + start, run.committed_at_ms, run.payloads[start:stop], 0, attributes)
 
 
 def _resp_run(partition: int, run: Chunk, protocol: int) -> bytes:

@@ -19,13 +19,10 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.message.ids import format_message_id, id_prefix
 from miniqueue.core.message.message import Counts
 from miniqueue.core.message.numerals import numeral_runs
-from miniqueue.wire.attribute_words import as_json, attribute_words
+from miniqueue.wire.attribute_words import BYTES_IN_TURN, MESSAGE_BYTES, as_json, attribute_words
 from miniqueue.wire.resp_replies import RESP2, RESP3, Value, encode, size_lines
 
 _BASE64: Final = partial(binascii.b2a_base64, newline=False)
-
-#: Number of messages that are encoded one by one in an event-loop iteration.
-DESCRIBED_IN_TURN: Final = 40
 
 #: What was received from a topic: its name, and the first arguments of `resp_messages`.
 Received: TypeAlias = tuple[bytes, bytes, Sequence[tuple[int, Lease]]]
@@ -67,25 +64,26 @@ def _fill(
 ) -> Generator[None, None, int]:
     """Set the parts of leases with attributes, of which each message is encoded by `message`; return the room left.
 
-    Yields before more than `room` messages.
+    Yields before more than `room` bytes (`attribute_words`).
     """
     for n, (partition, lease) in enumerate(leases):
         if lease.attributes is not None:
             encoded: list[bytes] = []
-            for described in _described(prefix, partition, lease):
+            for attributes, described in zip(lease.attributes, _described(prefix, partition, lease), strict=True):
                 if room <= 0:
                     yield
-                    room = DESCRIBED_IN_TURN
-                room -= 1
+                    room = BYTES_IN_TURN
+                room -= MESSAGE_BYTES + len(attributes)
                 encoded.append(message(described))
             parts[n] = b"".join(encoded)
     return room
 
 
 def _room(leases: Sequence[tuple[int, Lease]]) -> int:
-    """Return how many messages may be encoded one by one at once; none of many, since to lease them was work enough."""
-    count = sum(lease.count for _, lease in leases if lease.attributes is not None)
-    return DESCRIBED_IN_TURN if count <= DESCRIBED_IN_TURN else 0
+    """Return how much may be encoded one by one at once; nothing of many messages: to lease them was work enough."""
+    described = [lease.attributes for _, lease in leases if lease.attributes is not None]
+    size_bytes = sum([MESSAGE_BYTES * len(each) + sum(map(len, each)) for each in described])
+    return BYTES_IN_TURN if size_bytes <= BYTES_IN_TURN else 0
 
 
 def _resp_message(protocol: int, described: _Described) -> bytes:
@@ -162,7 +160,7 @@ def json_messages(prefix: bytes, leases: Sequence[tuple[int, Lease]]) -> Generat
 def json_messages_of(topics: Iterable[Received]) -> Generator[None, None, bytes]:
     """Encode messages of several topics as `json_messages` does, each with its topic as the first member."""
     lines: list[bytes] = []
-    room = DESCRIBED_IN_TURN
+    room = BYTES_IN_TURN
     for topic, prefix, leases in topics:
         parts = _json_plain_leases(prefix, leases)
         room = yield from _fill(parts, prefix, leases, _json_line, room)
@@ -174,7 +172,7 @@ def json_messages_of(topics: Iterable[Received]) -> Generator[None, None, bytes]
 def resp_messages_of(topics: Sequence[Received], protocol: int) -> Generator[None, None, bytes]:
     """Encode an array with an array of each topic: its name, and its messages as `resp_messages` encodes them."""
     encoded: list[bytes] = []
-    room = DESCRIBED_IN_TURN
+    room = BYTES_IN_TURN
     for topic, prefix, leases in topics:
         parts = _resp_plain_leases(prefix, leases, protocol)
         room = yield from _fill(parts, prefix, leases, partial(_resp_message, protocol), room)

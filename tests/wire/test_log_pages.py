@@ -7,10 +7,19 @@ import pytest
 
 from miniqueue.core.message.attributes import Attributes
 from miniqueue.core.message.message import Chunk
-from miniqueue.wire.log_pages import json_runs, resp_runs
+from miniqueue.wire import log_pages
 from miniqueue.wire.resp_replies import RESP2, RESP3, encode
+from tests.wire.support import result_of
 
 GIVEN = Attributes(headers=((b"h", b"v"),), key=b"k").encode()
+
+
+def resp_runs(*args):
+    return result_of(log_pages.resp_runs(*args))[0]
+
+
+def json_runs(*args):
+    return result_of(log_pages.json_runs(*args))[0]
 
 
 def plainly(partition, runs, protocol):
@@ -84,3 +93,17 @@ def test_attributes_that_cannot_be_read_are_told():
     run = Chunk(7, 5, [b"a"], 0, [b"\xff"])
     (message,) = orjson.loads(json_runs(0, [run]))
     assert (message["msg"], "attributesError" in message) == ("YQ==", True)
+
+
+def test_messages_with_attributes_are_encoded_a_few_at_a_time():
+    headers = tuple((b"name-%d" % n, b"value") for n in range(40))
+    attributes = [Attributes(headers=headers).encode()] * 30 + [b""] * 70
+    runs = [Chunk(5, 1, [b"x"] * 100, 0, attributes), Chunk(105, 2, [b"y"] * 1000)]
+    whole, turns = result_of(log_pages.resp_runs(0, runs, RESP3))
+    each = [resp_runs(0, [Chunk(5 + n, 1, [b"x"], 0, [attributes[n]])], RESP3) for n in range(100)]
+    assert whole == b"*1100\r\n" + b"".join(one.partition(b"\r\n")[2] for one in [*each, resp_runs(0, runs[1:], RESP3)])
+    lines, also = result_of(log_pages.json_runs(0, runs))
+    assert [message["id"] for message in orjson.loads(lines)] == [f"0-{n}" for n in range(5, 1105)]
+    assert turns == also
+    assert turns > 5
+    assert result_of(log_pages.resp_runs(0, runs[1:], RESP3))[1] == 0

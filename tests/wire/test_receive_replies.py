@@ -11,19 +11,9 @@ from miniqueue.core.message.attributes import Attributes, Origin
 from miniqueue.core.message.ids import format_message_id
 from miniqueue.core.message.message import Chunk, Counts, Record
 from miniqueue.wire import receive_replies
-from miniqueue.wire.attribute_words import json_name
+from miniqueue.wire.attribute_words import BYTES_IN_TURN, MESSAGE_BYTES, json_name
 from miniqueue.wire.resp_replies import RESP2, RESP3, array, bulk, encode
-
-
-def result_of(work):
-    """Return the result of work, and how often it yielded."""
-    count = 0
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value, count
-        count += 1
+from tests.wire.support import result_of
 
 
 def resp_messages(prefix: bytes, leases, protocol: int) -> bytes:
@@ -112,18 +102,19 @@ def test_names_in_json_are_in_camel_case():
 
 
 def test_many_messages_with_attributes_are_encoded_a_few_at_a_time():
-    keys = [Attributes(key=b"%d" % n).encode() for n in range(100)]
+    keys = [Attributes(key=b"%02d" % n).encode() for n in range(100)]
     keyed = [(0, ChunkLease(1, ChunkProgress(Chunk(0, 1, [b"x"] * 100, attributes=keys)), 0, 100))]
     plain = leases(200, 0, 1000)
-    count = ceil(100 / receive_replies.DESCRIBED_IN_TURN)
+    in_turn = ceil(BYTES_IN_TURN / (MESSAGE_BYTES + len(keys[-1])))
+    count = ceil(100 / in_turn)
     for work in (receive_replies.resp_messages, lambda *args: receive_replies.json_messages(*args[:2])):
         assert result_of(work(b"p-", keyed + plain, RESP3))[1] == count
         assert result_of(work(b"p-", plain, RESP3))[1] == 0
     topics = [(b"a", b"p-", keyed), (b"b", b"q-", plain), (b"c", b"r-", keyed)]
     each = [b"*2\r\n" + bulk(topic) + resp_messages(prefix, held, RESP3) for topic, prefix, held in topics]
     encoded, turns = result_of(receive_replies.resp_messages_of(topics, RESP3))
-    assert turns == 199 // receive_replies.DESCRIBED_IN_TURN
+    assert turns == 199 // in_turn
     assert encoded == array(each)
     lines, turns = result_of(receive_replies.json_messages_of(topics))
-    assert turns == 199 // receive_replies.DESCRIBED_IN_TURN
+    assert turns == 199 // in_turn
     assert [orjson.loads(line)["topic"] for line in lines.splitlines()] == ["a"] * 100 + ["b"] * 1002 + ["c"] * 100

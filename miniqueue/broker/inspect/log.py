@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from miniqueue.broker.engine.engine import Engine
@@ -29,6 +29,8 @@ from miniqueue.storage.format import keys, values
 #: Maximum size of a page of the store, which is decoded in one iteration of the event loop.
 PAGE_CHUNKS = 256
 PAGE_BYTES = 1 << 20
+#: Number of chunks that are read of a page in one iteration of the event loop.
+CHUNKS_IN_TURN = 100
 #: Number of partitions that are inspected in one iteration of the event loop.
 PARTITIONS_IN_TURN = 20
 #: Maximum number of cached chunks, which are those in which pages have ended. Each has at most 1 MiB: a larger chunk
@@ -156,7 +158,10 @@ class LogReader:
             return LogPage(bounds, missed_count, start_seq + missed_count, [])
         runs: list[Chunk] = []
         next_seq, remaining_count, remaining_bytes = start_seq, options.max_count, options.max_bytes
-        async with aclosing(self._chunks(log, bounds, start_seq, options.max_count)) as chunks:
+        async with (
+            aclosing(self._chunks(log, bounds, start_seq, options.max_count)) as chunks,
+            aclosing(self._share.in_turns(repeat(None), 1)) as turns,
+        ):
             async for chunk in chunks:
                 if runs and chunk.first_seq != next_seq:
                     break  # the next page reports the messages that are missing here
@@ -168,6 +173,8 @@ class LogReader:
                     self._keep(log, chunk)
                 if remaining_count <= 0 or remaining_bytes <= 0:
                     break
+                if len(runs) % CHUNKS_IN_TURN == 0:
+                    await anext(turns)
         first_seq = runs[0].first_seq if runs else bounds.end_seq
         return LogPage(bounds, first_seq - start_seq, max(next_seq, first_seq), runs)
 

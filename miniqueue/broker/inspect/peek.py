@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from heapq import nsmallest
+from itertools import repeat
 from operator import attrgetter
 
 from miniqueue.broker.engine.engine import Engine
@@ -38,6 +39,8 @@ MAX_POSITIONS = 1024
 LANES_IN_TURN = 50
 #: Number of leases that are inspected in one iteration of the event loop.
 LEASES_IN_TURN = 2048
+#: Number of messages that are read in one iteration of the event loop.
+MESSAGES_IN_TURN = 200
 #: Maximum number of searches for a message, which may be delivered or returned during each search.
 MAX_LOOKS = 4
 
@@ -125,7 +128,7 @@ class Peek:
             return _within_limit(await _leased(cursor, -1 if after is None else after[1], count))
         topic_id = topic.id  # the topic may be deleted while this waits
         source = await self._source(topic, cursor, state, after)
-        first = await _first(source, count)
+        first = await self._first(source, count)
         seen = [PeekedMessage(number, state, _due_at_ms(message, state), message) for message in first]
         if first and first[-1].delayed_id is None:
             self._remember(topic_id, cursor, first[-1])
@@ -236,6 +239,20 @@ class Peek:
             raise UnknownMessageError
         return Position(Range.LOG, seq)
 
+    async def _first(self, source: AsyncGenerator[StoredMessage, None], count: int) -> list[StoredMessage]:
+        """Return the first messages of a source, at most `count` and about `MAX_BYTES`; many are read in turns."""
+        first: list[StoredMessage] = []
+        size_bytes = 0
+        async with aclosing(source), aclosing(self._share.in_turns(repeat(None), 1)) as turns:
+            async for message in source:
+                first.append(message)
+                size_bytes += len(message.payload) + len(message.shown_attributes)
+                if len(first) == count or size_bytes >= MAX_BYTES:
+                    break
+                if len(first) % MESSAGES_IN_TURN == 0:
+                    await anext(turns)
+        return first
+
     def _remember(self, topic_id: int | None, cursor: GroupCursor, message: StoredMessage) -> None:
         if message.position is not None:
             key = _position_key(topic_id, cursor, message.seq)
@@ -264,19 +281,6 @@ def _due_at_ms(message: StoredMessage, state: State) -> int | None:
     position = message.position
     is_delayed = state is State.DELAYED and position is not None and position.range_ is Range.DELAYED
     return position.order >> 64 if is_delayed and position is not None else None
-
-
-async def _first(source: AsyncGenerator[StoredMessage, None], count: int) -> list[StoredMessage]:
-    """Return the first messages of a source, at most `count` and about `MAX_BYTES`."""
-    first: list[StoredMessage] = []
-    size_bytes = 0
-    async with aclosing(source):
-        async for message in source:
-            first.append(message)
-            size_bytes += len(message.payload) + len(message.shown_attributes)
-            if len(first) == count or size_bytes >= MAX_BYTES:
-                break
-    return first
 
 
 def _within_limit(seen: list[PeekedMessage]) -> list[PeekedMessage]:

@@ -35,6 +35,7 @@ from miniqueue.errors import CorruptionError, FormatVersionError, InvalidAttribu
 MAX_ATTRIBUTES_BYTES = 64 << 10
 #: Maximum length of the name of a header: its length is stored in one byte.
 MAX_HEADER_NAME_BYTES = 255
+_VISIBLE = bytes(range(0x21, 0x7F))
 
 _HEADER, _KEY, _EXPIRY, _DEDUP_ID, _ORIGIN, _UNIQUE, _REPLY_TO, _GIVEN_BY, _ONLY_FOR, _FAILURE = range(1, 11)
 #: Fields whose value is stored as it is, by the attribute that contains it.
@@ -249,7 +250,7 @@ def check_header_name(name: bytes) -> bytes:
 
     Raises InvalidAttributesError if it is not.
     """
-    if not 0 < len(name) <= MAX_HEADER_NAME_BYTES or not all(0x21 <= char <= 0x7E for char in name):
+    if not 0 < len(name) <= MAX_HEADER_NAME_BYTES or name.translate(None, _VISIBLE):
         raise InvalidAttributesError("the name of a header is 1 to 255 printable ASCII characters without blanks")
     return name
 

@@ -40,6 +40,7 @@ def read_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
 class _Pages:
     def __init__(self, broker: Broker) -> None:
         self._reader = broker.inspect.log
+        self._share = broker.share
 
     async def partitions(self, scope: Scope) -> object:
         partitions = await self._reader.partitions(topic_within(scope))
@@ -58,13 +59,14 @@ class _Pages:
     async def messages(self, scope: Scope) -> object:
         partition = parse_partition(message_id_of(scope))
         page = await self._reader.read(topic_within(scope), partition, _options(scope))
+        messages = await self._share.finish(json_runs(partition, page.runs))
         return {
             "partition": partition_word(partition).decode(),
             "earliest": page.bounds.earliest_seq,
             "end": page.bounds.end_seq,
             "missed": page.missed_count,
             "next": page.next_seq,
-            "messages": orjson.Fragment(json_runs(partition, page.runs)),
+            "messages": orjson.Fragment(messages),
         }
 
 

@@ -8,17 +8,16 @@ a message that waits has been returned after each.
 """
 
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TypeVar
 
 from miniqueue.broker.inspect.peeked import PeekedMessage, State
-from miniqueue.broker.runtime.share import TimeShare
+from miniqueue.broker.runtime.share import TimeShare, Work
 from miniqueue.wire import resp_replies as replies
-from miniqueue.wire.attribute_words import as_json, attribute_words
+from miniqueue.wire.attribute_words import BYTES_IN_TURN, MESSAGE_BYTES, as_json, attribute_words
 
-#: Number of messages that are encoded in one iteration of the event loop.
-MESSAGES_IN_TURN: Final = 50
+T = TypeVar("T")
 
 
 def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
@@ -28,12 +27,25 @@ def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
 
 async def resp_messages(share: TimeShare, messages: Sequence[PeekedMessage], protocol: int) -> bytes:
     """Encode an array of messages; many in turns of the event loop."""
-    return replies.array(await share.each(partial(resp_message, protocol=protocol), messages, MESSAGES_IN_TURN))
+    return replies.array(await share.finish(_encoded(partial(resp_message, protocol=protocol), messages)))
 
 
 async def json_messages(share: TimeShare, messages: Sequence[PeekedMessage]) -> list[Mapping[str, object]]:
     """Return messages as JSON; many in turns of the event loop."""
-    return await share.each(json_message, messages, MESSAGES_IN_TURN)
+    return await share.finish(_encoded(json_message, messages))
+
+
+def _encoded(encode: Callable[[PeekedMessage], T], messages: Iterable[PeekedMessage]) -> Work[list[T]]:
+    """Encode messages; yield each time that enough has been encoded for one iteration of the event loop."""
+    encoded: list[T] = []
+    room = BYTES_IN_TURN
+    for message in messages:
+        if room <= 0:
+            yield
+            room = BYTES_IN_TURN
+        room -= MESSAGE_BYTES + len(message.stored.attributes)
+        encoded.append(encode(message))
+    return encoded
 
 
 def json_message(peeked: PeekedMessage) -> Mapping[str, object]:

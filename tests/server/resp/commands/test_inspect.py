@@ -133,16 +133,17 @@ async def test_a_command_that_fails_by_a_bug_is_answered_and_the_connection_goes
 @pytest.mark.parametrize("line", [b"PEEK t COUNT 200", b"SEARCH t COUNT 200", b"PARTITIONS t"])
 async def test_a_long_reply_is_complete_whatever_becomes_of_its_topic(monkeypatch, world, server, client, line):
     monkeypatch.setattr(logs, "PARTITIONS_IN_TURN", 1)
-    monkeypatch.setattr(messages, "MESSAGES_IN_TURN", 1)
+    monkeypatch.setattr(messages, "BYTES_IN_TURN", 1)
     await world.broker.admin.create(b"t", {"partitions": 8}).wait()
     await world.publish(b"t", *[b"x"] * 40)
-    expected, each, begun = await client.say(line), world.broker.share.each, asyncio.Event()
+    name = "each" if line.startswith(b"PARTITIONS") else "finish"
+    expected, work, begun = await client.say(line), getattr(world.broker.share, name), asyncio.Event()
 
     async def noted(*args):
         begun.set()
-        return await each(*args)
+        return await work(*args)
 
-    monkeypatch.setattr(world.broker.share, "each", noted)
+    monkeypatch.setattr(world.broker.share, name, noted)
     gone = Client(server)
     for one in (client, gone):
         one.send(*line.split())
