@@ -25,9 +25,13 @@ from miniqueue.core.group import expired, removing
 from miniqueue.core.keyed.reader import keyed_of
 
 #: Maximum number of messages that one event-loop iteration removes. Dropping is cheap, since it drops whole runs;
-#: dead letters are moved one by one.
+#: dead letters are moved one by one. Each lease counts as so many messages more, and if messages are dropped that have
+#: attributes, each counts as so many.
 MAX_DROPPED_IN_TURN = 8192
-MAX_MOVED_IN_TURN = 512
+DROPPED_LEASE = 60
+DROPPED_WITH_ATTRIBUTES = 16
+MAX_MOVED_IN_TURN = 100
+MOVED_LEASE = 1
 
 
 def sift(
@@ -55,7 +59,7 @@ def sift(
                 live.append((cursor, part))
         if live:
             return live
-        room -= lease.count
+        room -= _cost_of(topic, lease)
         if room <= 0:
             return None
         remaining = take()
@@ -69,14 +73,16 @@ def give_up_heads(engine: Engine, group: Group, cursor: GroupCursor) -> int:
     sets `cursor.blocked_on`.
     """
     topic = group.topic
-    now_ms, most = engine.clock.now_ms(), max_in_turn(topic)
+    now_ms, room = engine.clock.now_ms(), max_in_turn(topic)
     count = 0
-    while count < most:
-        lease = expired.take_expired(cursor, now_ms, topic.ttl_ms, group.name, most - count)
+    while room > 0:
+        lease = expired.take_expired(cursor, now_ms, topic.ttl_ms, group.name, room)
         if lease is None:
             break
+        cost = _cost_of(topic, lease)
         _remove(engine, group, cursor, lease)
         count += lease.count
+        room -= cost
     removing.hold_back(cursor)
     return count
 
@@ -99,3 +105,10 @@ def _remove(engine: Engine, group: Group, cursor: GroupCursor, lease: Lease) -> 
 def max_in_turn(topic: Topic) -> int:
     """Return the maximum number of expired messages of a topic that one event-loop iteration removes."""
     return MAX_MOVED_IN_TURN if topic.settings.moves_expired else MAX_DROPPED_IN_TURN
+
+
+def _cost_of(topic: Topic, lease: Lease) -> int:
+    """Return as how many messages of `max_in_turn` a lease counts."""
+    if topic.settings.moves_expired:
+        return MOVED_LEASE + lease.count
+    return DROPPED_LEASE + (lease.count if lease.attributes is None else DROPPED_WITH_ATTRIBUTES * lease.count)

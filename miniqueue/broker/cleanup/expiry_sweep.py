@@ -33,7 +33,7 @@ CURSORS_IN_TURN = 64
 #: the store to know. The tick finishes the topic in which it reaches this number.
 MAX_LOOKS_IN_TICK = 128
 #: Maximum number of commits that remove messages of one cursor after a tick, so that every cursor has its turn.
-MAX_COMMITS_IN_TICK = 64
+MAX_COMMITS_IN_TICK = 256
 
 
 class _Seen(NamedTuple):

@@ -37,8 +37,9 @@ from miniqueue.errors.requests import UnknownMessageError
 log = structlog.get_logger()
 
 GONE = "There is no such message: it was cancelled, or has become due"
-#: Maximum number and size of the messages that one commit appends or removes: it bounds the commit and its memory.
-PAGE_ITEMS = 1024
+#: Maximum number and size of the messages that one commit appends or removes, in one iteration of the event loop: it
+#: bounds the commit and its memory.
+PAGE_ITEMS = 256
 PAGE_BYTES = 1 << 20
 #: The same for the first page of a release. A page is read past the messages that are due, to learn when the next one
 #: is due. Normally a few are due, and reading a full page of later messages would be in vain.

@@ -24,6 +24,9 @@ from miniqueue.core.keyed.reader import KeyedReader, keyed_of
 from miniqueue.core.message.attributes import expires_at_ms, is_for
 from miniqueue.core.message.message import Chunk, Record
 
+#: Maximum number of messages with attributes that are taken together: to inspect each costs much.
+MAX_WITH_ATTRIBUTES = 512
+
 
 class Fate(Enum):
     """What happens to the message that a group would receive next."""
@@ -167,6 +170,7 @@ def _fates_of(progress: ChunkProgress, max_count: int, now_ms: int, ttl_ms: int,
     stop = min(stop, start + max_count)
     if chunk.attributes is None:
         return repeat(_fate_without(chunk.committed_at_ms, now_ms, ttl_ms), stop - start)
+    stop = min(stop, start + MAX_WITH_ATTRIBUTES)
     return _fates(islice(chunk.attributes, start, stop), chunk.committed_at_ms, now_ms, ttl_ms, group)
 
 

@@ -68,7 +68,11 @@ def encode_rows(rows: Sequence[Row], committed_at_ms: int) -> Iterator[tuple[int
         yield first, _encode(rows, committed_at_ms)
         return
     parts: dict[int, list[Row]] = {}
-    for kind, start_seq, count, at_ms, group, actor, number in rows:
+    for row in rows:
+        kind, start_seq, count, at_ms, group, actor, number = row
+        if (block := start_seq >> BLOCK_BITS) == (start_seq + count - 1) >> BLOCK_BITS:
+            parts.setdefault(block, []).append(row)
+            continue
         for block, part_seq, part_count in _blocks_of(start_seq, count):
             part_number = number and number + part_seq - start_seq
             parts.setdefault(block, []).append((kind, part_seq, part_count, at_ms, group, actor, part_number))
