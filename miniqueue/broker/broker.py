@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import compress
+from operator import attrgetter
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,8 @@ from miniqueue.storage.port import Position, Snapshot, Store, Writes
 if TYPE_CHECKING:
     from miniqueue.broker.inbox.inbox import Inbox
     from miniqueue.broker.outbox.outbox import Outbox
+
+_fault = attrgetter("fault")
 
 
 class Broker:
@@ -421,7 +425,9 @@ class Broker:
 
     def faults(self) -> dict[bytes, MiniqueueError]:
         """Return the topics that cannot be read, with the reason for each."""
-        return {name: topic.fault for name, topic in self._engine.topics.by_name.items() if topic.fault is not None}
+        topics = self._engine.topics.by_name.values()
+        faults = ((topic.name, topic.fault) for topic in compress(topics, map(_fault, topics)))
+        return {name: fault for name, fault in faults if fault is not None}
 
     async def usage(self, user: str | None) -> list[Usage]:
         """Return the usage of one user; with None, that of all clients together, and then that of each user."""

@@ -76,6 +76,15 @@ def array(items: Sequence[bytes]) -> bytes:
     return joined_array(len(items), b"".join(items))
 
 
+def array_of_bulks(contents: Sequence[bytes]) -> bytes:
+    """Encode an array of bulk strings, of which there may be thousands."""
+    pieces = [b""] * (2 * len(contents))
+    if pieces:
+        pieces[0::2], pieces[1::2] = size_lines(contents), contents
+        pieces = [pieces[0].removeprefix(b"\r\n"), *pieces[1:], b"\r\n"]
+    return joined_array(len(contents), b"".join(pieces))
+
+
 def joined_array(count: int, items: bytes) -> bytes:
     """Encode an array of `count` encoded replies, which are joined."""
     return b"*%d\r\n%b" % (count, items)

@@ -51,6 +51,13 @@ HELD = 2000
 RETURNED = 3000
 #: Instructions of one iteration, about 10 ms: those of a command that costs 170 for each topic.
 MOST = 200_000
+#: Topics whose names, or faults, are listed at once.
+MANY_TOPICS = 10_000
+#: Messages with many headers, and chunks of one message.
+DESCRIBED = 100
+SINGLE = 350
+#: Delayed messages that are due together.
+DUE = 700
 HOST = [(b"host", b"localhost:8080")]
 
 #: Settings whose change concerns all partitions and groups of a topic.
@@ -115,6 +122,18 @@ WIDE_COMMANDS = [
     b"RECEIVE wide COUNT 1000",
     b"PUB wide x PRIORITY high KEY 1",
     b"PUB wide x PRIORITY low KEY 2",
+]
+#: Commands and pages that show messages, or many names.
+READS = [
+    b"READ described 0 0 COUNT 1000",
+    b"PEEK described COUNT 1000",
+    b"READ single 0 0 COUNT 1000",
+    b"PEEK delayed STATE delayed COUNT 1000",
+    b"RECEIVE described COUNT 1000",
+]
+READ_PAGES = [
+    "/topics/described/partitions/0?count=1000",
+    "/topics/described/messages?count=1000&state=leased",
 ]
 PAGES = [
     ("http", "/topics"),
@@ -275,6 +294,58 @@ async def measure_receives() -> list[Measured]:
     measured = [await measure(line.decode(), partial(say, client, line)) for line in lines]
     await broker.stop()
     return measured
+
+
+async def measure_reads() -> list[Measured]:
+    """Show messages with many headers, and chunks of one; end what is delayed, and what expires."""
+    world = World()
+    broker = await world.start()
+    client = Client(RespServer(broker, PARAMETERS))
+    app = HttpApp(broker)
+    options = PublishOptions(headers=tuple((b"name-%d" % number, b"value") for number in range(20)))
+    for _ in range(DESCRIBED):
+        broker.publish_with(b"described", b"x", options)
+    dying = b" ttl_seconds 9 expired dead-letter dead_letter_topic dead"
+    for name, settings in ((b"expiring", b" ttl_seconds 9"), (b"dying", dying)):
+        await say(client, b"TOPIC CREATE %b%b" % (name, settings))
+    for _ in range(SINGLE):
+        for name in (b"single", b"expiring", b"dying"):
+            broker.publish_with(name, b"x", PublishOptions(key=b"k"))
+        await world.commit()
+    for delay_seconds in (20, 1000):
+        for _ in range(DUE):
+            broker.publish_with(b"delayed", b"x", PublishOptions(delay_seconds=delay_seconds))
+    await world.commit()
+    measured = [await measure(line.decode(), partial(say, client, line)) for line in READS]
+    measured += [await measure(path, partial(get, app, path)) for path in READ_PAGES]
+    broker.tick()  # looks when the first messages expire
+
+    async def end() -> None:
+        world.clock.advance(10)
+        for _ in range(5):
+            broker.tick()
+            await settle_down()
+
+    await settle_down()
+    measured += [await measure(name, end) for name in ("expiry", "what is due")]
+    stats = broker.stats()
+    assert (stats[b"delayed"].ready, stats[b"dead"].ready, stats[b"expiring"].expired) == (DUE, SINGLE, SINGLE)
+    purge, topics = b"PURGE delayed STATE delayed", b"TOPICS"
+    measured.append(await measure(purge.decode(), partial(say, client, purge)))
+    for number in range(MANY_TOPICS):
+        broker.publish(b"topic-%d" % number, [b"x"])
+    await world.commit()
+    measured.append(await measure(topics.decode(), partial(say, client, topics)))
+    measured.append(await measure("/readyz", partial(get, MonitorApp(broker), "/readyz")))
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_nothing_that_reads_or_ends_messages_holds_the_loop_in_proportion_to_them():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_reads())
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 
 async def measure_connections() -> list[Measured]:

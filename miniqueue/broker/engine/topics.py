@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import compress, count, repeat
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING
 
 from miniqueue.broker.commit.journal import Journal
@@ -30,6 +31,8 @@ from miniqueue.storage.format import keys, values
 
 if TYPE_CHECKING:
     from miniqueue.broker.outbox.outbox import Outbox
+
+_id = attrgetter("id")
 
 
 class Topics:
@@ -161,7 +164,9 @@ class Topics:
     def existing(self) -> list[bytes]:
         """Return the names of the existing topics, sorted; the caller must not change the list."""
         if self._names is None:
-            self._names = sorted(name for name, topic in self.by_name.items() if topic.id is not None)
+            # There may be thousands of topics, so no line of Python runs for one of them.
+            ids = map(_id, self.by_name.values())
+            self._names = sorted(compress(self.by_name, map(is_not, ids, repeat(None))))
         return self._names
 
     def create(

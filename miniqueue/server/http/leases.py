@@ -8,6 +8,8 @@
 HTTP requests have no leases of their own, so there is no list of the leases of a connection, which RESP has.
 """
 
+from typing import Final
+
 from starlette.types import ASGIApp, Scope
 
 from miniqueue.access.rights import Right
@@ -19,6 +21,9 @@ from miniqueue.errors import RequestError
 from miniqueue.server.asgi.endpoints import JsonEndpoint
 from miniqueue.server.asgi.request import query_of
 from miniqueue.wire.attribute_words import as_json
+
+#: Number of leases that are encoded in one iteration of the event loop.
+LEASES_IN_TURN: Final = 200
 
 
 def lease_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
@@ -33,7 +38,7 @@ def lease_endpoints(broker: Broker) -> dict[tuple[str, str], ASGIApp]:
         count = parse_count(options["count"]) if "count" in options else MAX_COUNT
         group, member = options.get("group"), options.get("member")
         listed = await broker.leases.of_group(options["topic"], group, member, after, count)
-        return {"leases": [as_json(held._asdict()) for held in listed]}
+        return {"leases": await broker.share.each(lambda held: as_json(held._asdict()), listed, LEASES_IN_TURN)}
 
     return {("GET", "/leases"): JsonEndpoint(leases)}
 

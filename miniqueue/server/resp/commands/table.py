@@ -244,7 +244,7 @@ def _topics(client: Client, command: Command) -> bytes:
     names, user = client.broker.topics(), client.user
     if user is not None:
         names = user.seen(names)
-    return replies.array([replies.bulk(name) for name in names])
+    return replies.array_of_bulks(names)
 
 
 def _command(client: Client, command: Command) -> bytes:
