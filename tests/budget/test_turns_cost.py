@@ -61,7 +61,14 @@ DUE = 700
 HOST = [(b"host", b"localhost:8080")]
 
 #: Settings whose change concerns all partitions and groups of a topic.
-WIDE_SETTINGS = [b"ordered true", b"fair true", b"trace true", b"max_deliveries 3", b"ttl_seconds 60"]
+WIDE_SETTINGS = [
+    b"ordered true",
+    b"fair true",
+    b"trace true",
+    b"max_deliveries 3",
+    b"ttl_seconds 60",
+    b"retention forever",
+]
 
 #: What settles messages, and what follows the receipts.
 SETTLES = {b"ACK": b"", b"NACK": b"", b"BACK": b"", b"DACK": b"5", b"REJECT": b"broken", b"EXTEND": b"60"}

@@ -18,9 +18,8 @@ from miniqueue.broker.cleanup.purge import drop_unread
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.tasks import SingleTask
-from miniqueue.core.group.holes import holes_of
 from miniqueue.core.log.partition import Partition
-from miniqueue.core.log.retention import Retained, RetentionLimit, floor_of, limit_of
+from miniqueue.core.log.retention import Retained, RetentionLimit, end_of_holes, floor_of, limit_of
 from miniqueue.core.message.message import ChunkExtent
 from miniqueue.errors import MiniqueueError
 from miniqueue.storage.format import keys, log_ends, values
@@ -58,11 +57,8 @@ class RetentionKeeper:
         if not retains and not _retaining(topic):  # the usual case: there may be thousands of partitions
             return
         partitions = () if retains and _retains_all(topic) else topic.partitions.values()
-        for partition in partitions:
-            if retains:
-                self._keep(topic, partition)
-            elif partition.retained is not None:
-                self._keep_no_more(topic, partition, partition.retained)
+        changed = [partition for partition in partitions if (_keep if retains else _keep_no_more)(partition)]
+        self._note_starts(topic, changed)
         self._note(topic)
 
     def restored(self, topic: Topic) -> None:
@@ -79,34 +75,18 @@ class RetentionKeeper:
         if _retaining(topic):
             self._retaining[topic] = None
 
-    # --- settings ---------------------------------------------------------------------------------------------
-
-    def _keep(self, topic: Topic, partition: Partition) -> None:
-        """Retain the messages that groups finish from now on.
-
-        If older messages are still being deleted after retention ended, this usually begins when that is done.
-        """
-        retained = partition.retained
-        if retained is not None and retained.stop_seq is None:
-            return
-        hole_stops = [stop for _, stop in holes_of(partition.cursors.values())]
-        if retained is None:
-            partition.retained = Retained(max(hole_stops, default=0))
-        elif retained.stop_seq is not None and max(hole_stops, default=0) > retained.stop_seq:
-            return
-        else:
-            retained.stop_seq = None
-        self._note_start(topic, partition, partition.retained)
-
-    def _keep_no_more(self, topic: Topic, partition: Partition, retained: Retained) -> None:
-        if retained.stop_seq is None:
-            retained.stop_seq = partition.next_seq
-            self._note_start(topic, partition, retained)
-
-    def _note_start(self, topic: Topic, partition: Partition, retained: Retained | None) -> None:
-        assert topic.id is not None  # a topic with settings exists
-        value = None if retained is None else log_ends.encode_start(retained.start_seq, retained.stop_seq)
-        self._journal.change({log_ends.start(topic.id, partition.number): value})
+    def _note_starts(self, topic: Topic, partitions: Iterable[Partition]) -> None:
+        """Store what partitions retain, with the next commit."""
+        topic_id = topic.id
+        assert topic_id is not None  # a topic with settings exists
+        self._journal.change(
+            {
+                log_ends.start(topic_id, partition.number): None
+                if (retained := partition.retained) is None
+                else log_ends.encode_start(retained.start_seq, retained.stop_seq)
+                for partition in partitions
+            }
+        )
 
     # --- trimming ---------------------------------------------------------------------------------------------
 
@@ -151,9 +131,9 @@ class RetentionKeeper:
     def _finish(self, topic: Topic, partition: Partition) -> None:
         if partition.retained is not None and partition.retained.is_over and _has(topic, partition):
             partition.retained = None
-            self._note_start(topic, partition, None)
             if topic.settings.retains:
-                self._keep(topic, partition)
+                _keep(partition)
+            self._note_starts(topic, [partition])
             self._journal.committer.request_soon()
 
     def _limit(self, topic: Topic, partition: Partition) -> RetentionLimit:
@@ -204,7 +184,7 @@ class RetentionKeeper:
         for chunk in chunks:
             self._journal.change({keys.chunk(topic.id, partition.number, chunk.first_seq): None})
             partition.consumed_bytes += chunk.content_bytes
-        self._note_start(topic, partition, retained)
+        self._note_starts(topic, [partition])
         self._journal.admission.check_change()
         await self._journal.committer.flush()
 
@@ -229,6 +209,30 @@ class RetentionKeeper:
             return False
         cursors = list(partition.cursors.values())
         return any([await drop_unread(self._engine, topic, cursor, over[-1].end_seq) for cursor in cursors])
+
+
+def _keep(partition: Partition) -> bool:
+    """Retain the messages that groups finish from now on; return whether that changes what is stored.
+
+    If older messages are still being deleted after retention ended, this usually begins when that is done.
+    """
+    retained = partition.retained
+    if retained is None:
+        partition.retained = Retained(end_of_holes([*partition.cursors.values()]))
+        return True
+    if retained.stop_seq is None or end_of_holes([*partition.cursors.values()]) > retained.stop_seq:
+        return False
+    retained.stop_seq = None
+    return True
+
+
+def _keep_no_more(partition: Partition) -> bool:
+    """End the retention of the messages that groups finish from now on; return as `_keep` does."""
+    retained = partition.retained
+    if retained is None or retained.stop_seq is not None:
+        return False
+    retained.stop_seq = partition.next_seq
+    return True
 
 
 def _retaining(topic: Topic) -> bool:

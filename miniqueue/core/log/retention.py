@@ -12,16 +12,18 @@ deleted from the front, too, while later chunks are deleted as soon as they are 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.group.holes import holes_of
 from miniqueue.core.message.message import ChunkExtent
 from miniqueue.core.settings.settings import TopicSettings
 
 _open_chunks, _read_seq, _head_seq = attrgetter("open_chunks"), attrgetter("read_seq"), attrgetter("head_seq")
+_gap_starts = attrgetter("gaps.starts")
 
 
 class Retained:
@@ -107,3 +109,11 @@ def floor_of(cursors: Iterable[GroupCursor]) -> int:
     opened = compress(cursors, map(_open_chunks, cursors))
     floor_seq: int = min(chain(map(_read_seq, cursors), map(_head_seq, opened)))
     return floor_seq
+
+
+def end_of_holes(cursors: Sequence[GroupCursor]) -> int:
+    """Return the end of the last run that all cursors have finished; 0 if there is none."""
+    # There may be thousands of partitions, each with many cursors, and gaps are rare.
+    if any(map(_gap_starts, cursors)):
+        return max((stop for _, stop in holes_of(cursors)), default=0)
+    return floor_of(cursors)
