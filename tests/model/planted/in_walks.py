@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from miniqueue.broker.acts import replacing
-from miniqueue.broker.cleanup.retention import RetentionKeeper
+from miniqueue.broker.cleanup import retention
 from miniqueue.broker.consume import dispatcher
 from miniqueue.broker.consume.consumer import Consumer
 from miniqueue.broker.dead_letters import dead_letters
@@ -113,8 +113,8 @@ def order_of_keys_is_ignored(patch: Patch) -> None:
 
 
 def kept_messages_are_deleted(patch: Patch) -> None:
-    patch.setattr(RetentionKeeper, "_keep", RetentionKeeper._keep_no_more)
-    patch.setattr(RetentionKeeper, "changed", lambda self, topic: None)
+    patch.setattr(retention, "_keep", retention._keep_no_more)
+    patch.setattr(retention.RetentionKeeper, "changed", lambda self, topic: None)
 
 
 def schedules_lose_their_place(patch: Patch) -> None:
