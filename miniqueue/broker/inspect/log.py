@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import NamedTuple
 
 from miniqueue.broker.engine.engine import Engine
@@ -160,7 +160,7 @@ class LogReader:
         next_seq, remaining_count, remaining_bytes = start_seq, options.max_count, options.max_bytes
         async with (
             aclosing(self._chunks(log, bounds, start_seq, options.max_count)) as chunks,
-            aclosing(self._share.in_turns(repeat(None), 1)) as turns,
+            aclosing(self._share.pauses()) as pauses,
         ):
             async for chunk in chunks:
                 if runs and chunk.first_seq != next_seq:
@@ -174,7 +174,7 @@ class LogReader:
                 if remaining_count <= 0 or remaining_bytes <= 0:
                     break
                 if len(runs) % CHUNKS_IN_TURN == 0:
-                    await anext(turns)
+                    await anext(pauses)
         first_seq = runs[0].first_seq if runs else bounds.end_seq
         return LogPage(bounds, first_seq - start_seq, max(next_seq, first_seq), runs)
 

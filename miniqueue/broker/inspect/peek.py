@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from heapq import nsmallest
-from itertools import repeat
 from operator import attrgetter
 
 from miniqueue.broker.engine.engine import Engine
@@ -243,14 +242,14 @@ class Peek:
         """Return the first messages of a source, at most `count` and about `MAX_BYTES`; many are read in turns."""
         first: list[StoredMessage] = []
         size_bytes = 0
-        async with aclosing(source), aclosing(self._share.in_turns(repeat(None), 1)) as turns:
+        async with aclosing(source), aclosing(self._share.pauses()) as pauses:
             async for message in source:
                 first.append(message)
                 size_bytes += len(message.payload) + len(message.shown_attributes)
                 if len(first) == count or size_bytes >= MAX_BYTES:
                     break
                 if len(first) % MESSAGES_IN_TURN == 0:
-                    await anext(turns)
+                    await anext(pauses)
         return first
 
     def _remember(self, topic_id: int | None, cursor: GroupCursor, message: StoredMessage) -> None:

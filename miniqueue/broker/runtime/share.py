@@ -67,19 +67,23 @@ class TimeShare:
                 yield item
             self.used(begun_at, MAX_SLICE_SECONDS)
 
+    def pauses(self) -> AsyncGenerator[None, None]:
+        """Yield at the beginning of each slice: what the caller does until it asks for the next is in that slice."""
+        return self.in_turns(repeat(None), 1)
+
     async def finish(self, work: Work[T]) -> T:
         """Do all of some work, the first slice at once and each of the others in a turn; return its result.
 
         Between the slices, anything can happen: the work must not depend on what others change.
         """
-        async with aclosing(self.in_turns(repeat(None), 1)) as turns:
+        async with aclosing(self.pauses()) as pauses:
             while True:
                 try:
                     next(work)
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                await anext(turns)
+                await anext(pauses)
 
     async def each(self, act: Callable[[T], ResultT], items: Sequence[T], count: int) -> list[ResultT]:
         """Return what `act` returns for each item: `count` of them at once, and as many in each turn; see `finish`."""
