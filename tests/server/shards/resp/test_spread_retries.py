@@ -33,10 +33,10 @@ async def clients(connect: Callable[..., DoorClient]) -> list[DoorClient]:
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_repetition_through_any_process_is_a_duplicate(clients, way):
     before, after = WAYS[way]
-    first, *others = [value_of(await client.ask(*before, b"id", *after)) for client in clients]
-    ids = first[0] if after else [first]
-    assert [other[0] if after else [first] for other in others] == [ids] * len(others)
-    assert value_of(await clients[0].ask(b"LEN", TOPIC)) == len(ids)
+    replies = [value_of(await client.ask(*before, b"id", *after)) for client in clients]
+    ids, _ = replies[0]
+    assert replies == [[ids, 0], [ids, 1], [ids, 1]]
+    assert value_of(await clients[0].ask(b"LEN", TOPIC)) == (len(ids) if after else 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
