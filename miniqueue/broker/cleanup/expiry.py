@@ -25,8 +25,8 @@ from miniqueue.core.group import expired, removing
 from miniqueue.core.keyed.reader import keyed_of
 
 #: Maximum number of messages that one event-loop iteration removes. Dropping is cheap, since it drops whole runs;
-#: dead letters are moved one by one. Each lease counts as so many messages more, and if messages are dropped that have
-#: attributes, each counts as so many.
+#: dead letters are moved one by one. A lease counts as `DROPPED_LEASE` or `MOVED_LEASE` messages more; a message with
+#: attributes that is dropped counts as `DROPPED_WITH_ATTRIBUTES`, because each is inspected.
 MAX_DROPPED_IN_TURN = 8192
 DROPPED_LEASE = 60
 DROPPED_WITH_ATTRIBUTES = 16

@@ -5,7 +5,7 @@
                              └ no ─▶ refused: the source keeps it, and tries again
 
 A message for a spread topic goes to the part of its key, on through the outbox if that is in another shard; so does one
-for a part that there is no longer.
+for a part that no longer exists.
 What follows a refused transfer to the same topic is refused, too, so that messages keep their order. A dead letter that
 comes home to a group that no longer exists goes back to its dead-letter topic, through the outbox of this shard.
 """

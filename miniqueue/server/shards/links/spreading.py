@@ -1,9 +1,9 @@
 """Spread topics across shards: the home shard, which is that of the plain name, brings its settings to all others.
 
-    TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ FOUND orders SPREAD 4
+    TOPIC CREATE orders SPREAD 4 ─▶ home: the topic, with its settings, is durable ─▶ CREATE orders SPREAD 4
                                      └─▶ each other shard: the same topic, which is empty, so that its doors know it
                                      └─▶ each part: created, or changed, in its shard
-                                         └─ one is refused, as if it has no room for topics: CREATE erases what there is
+                                         └─ one is refused, as if it has no room for topics: the door orders ERASE
     TOPIC SET orders.dlq …       ─▶ BEGIN orders.dlq: home: a topic with as many parts, whose settings can then be set
     TOPIC DELETE orders          ─▶ ERASE orders, home: the topic is deleted, and that there are still parts is durable
                                      └─▶ each shard: CLEAR orders: the topic, the parts, and their dead letters
@@ -82,7 +82,7 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     has_groups = any(map(broker.groups.names, broker.parts_here(name)))
     home, own = peers.placing.shard_of(name), peers.placing.number
     if not has_groups and home != own:
-        _check(await peers.spreading.ask(home, [b"USED", name, group]))
+        _check(await peers.spreading.ask(home, [b"USE-EVERYWHERE", name, group]))
         return
     for shard in [*peers.others(), own]:
         _check(await order(peers, shard, [b"USE", name, group]))
@@ -124,19 +124,19 @@ class Spreading:
         self._turn = asyncio.Lock()
         self._setting = asyncio.Lock()  # if partitions are made first, later settings are set after them
         self._complete: dict[bytes, TopicSettings] = {}  # the settings that all shards had, by topic
-        self._founding: dict[bytes, Sequence[bytes]] = {}  # what creations are for that were not answered with OK yet
+        self._unfinished: dict[bytes, Sequence[bytes]] = {}  # the settings in creations that have not succeeded yet
         self._said: dict[bytes, str] = {}  # why a topic is not complete, as it was logged
         self._orders: dict[bytes, Callable[..., Awaitable[None]]] = {
             b"ASSUME": self._assume,
             b"BEGIN": self.begin,
             b"CLEAR": self._clear,
             b"COMPLETE": self.complete,
+            b"CREATE": self._create,
             b"ERASE": self.erase,
-            b"FOUND": self._found,
             b"GROUPS": self._create_groups,
-            b"REFOUND": self._found_again,
+            b"RETRY": self._retry,
             b"USE": self._use_group,
-            b"USED": self._use_everywhere,
+            b"USE-EVERYWHERE": self._use_everywhere,
         }
 
     async def obey(self, command: Command) -> bytes:
@@ -176,19 +176,19 @@ class Spreading:
                 await self._set(letters, grown)
                 await self._bring(letters)
 
-    async def _found(self, name: bytes, *words: bytes) -> None:
+    async def _create(self, name: bytes, *words: bytes) -> None:
         """Complete a topic that was just created with these settings.
 
-        Until that has succeeded once, the same creation is done again: TRYAGAIN tells its client to repeat it.
+        Until this has succeeded, the same creation may be repeated, as TRYAGAIN tells its client to.
         """
-        self._founding[name] = words
+        self._unfinished[name] = words
         await self.complete(name)
-        self._founding.pop(name, None)
+        self._unfinished.pop(name, None)
 
-    async def _found_again(self, name: bytes, *words: bytes) -> None:
-        if self._founding.get(name) != words:
+    async def _retry(self, name: bytes, *words: bytes) -> None:
+        if self._unfinished.get(name) != words:
             raise TopicExistsError
-        await self._found(name, *words)
+        await self._create(name, *words)
 
     async def _bring(self, name: bytes) -> None:
         """Bring the settings of a spread topic to all shards and parts."""
@@ -254,7 +254,7 @@ class Spreading:
     async def _erase_parts(self, name: bytes) -> None:
         """Delete the parts of a spread topic of this shard that was deleted."""
         self._complete = {topic: had for topic, had in self._complete.items() if not _is_of(topic, name)}
-        self._founding.pop(name, None)
+        self._unfinished.pop(name, None)
         for shard in (*self._peers.others(), self._peers.placing.number):
             await self._order(shard, b"CLEAR", name)
         await self._broker.admin.end_erasure(name).wait()

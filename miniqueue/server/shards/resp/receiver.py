@@ -128,7 +128,7 @@ class Receiver:
         return answer_later(client, self._received(topic, work), taking)
 
     async def _receive_spread(
-        self, request: "_Request", taking: Taking, turns: Iterable[Turn], taken: Taken, *, is_begun: bool
+        self, request: _Request, taking: Taking, turns: Iterable[Turn], taken: Taken, *, is_begun: bool
     ) -> bytes:
         """Return the reply to RECEIVE: what the parts have now, or, if they have nothing, what comes meanwhile."""
         client, own, (topic, part_count, words, options) = self._client, self._peers.placing.number, request

@@ -1,8 +1,8 @@
 """TOPIC, PAUSE, and RESUME on a spread topic: its home shard first, then all others and the parts.
 
     TOPIC SET orders … ─▶ home: TOPIC SET orders … ─▶ COMPLETE orders ─▶ every shard, every part
-    TOPIC CREATE orders … ─▶ home: TOPIC CREATE orders … ─▶ FOUND orders … ─▶ the same
-                                   └─ EXISTS ─▶ REFOUND orders …: done if the same creation got TRYAGAIN
+    TOPIC CREATE orders … ─▶ home: TOPIC CREATE orders … ─▶ CREATE orders … ─▶ the same
+                                   └─ EXISTS ─▶ RETRY orders …: completes it if the same creation got TRYAGAIN
     TOPIC SET orders.dlq …, whose parts have come into being one by one ─▶ BEGIN orders.dlq ─▶ the same
 
 `links.spreading` carries out the orders. A topic that a shard refuses is not created; what was changed otherwise is
@@ -53,15 +53,15 @@ async def set_topic(home: Home, topic: bytes, command: Command) -> bytes:
         return await home.order([b"ERASE", topic])
     reply = await home.ask(command)
     if _is(command, b"CREATE") and reply.startswith(b"-EXISTS "):
-        return await home.order([b"REFOUND", topic, *command[3:]])
+        return await home.order([b"RETRY", topic, *command[3:]])
     if reply.startswith(b"-"):
         return reply
     if not _is(command, b"CREATE"):
         return await home.order([b"COMPLETE", topic])
-    founded = await home.order([b"FOUND", topic, *command[3:]])
-    if founded.startswith(b"-") and not founded.startswith((b"-TRYAGAIN", b"-UNKNOWN")):
+    created = await home.order([b"CREATE", topic, *command[3:]])
+    if created.startswith(b"-") and not created.startswith((b"-TRYAGAIN", b"-UNKNOWN")):
         await home.order([b"ERASE", topic])
-    return founded
+    return created
 
 
 async def set_letters(

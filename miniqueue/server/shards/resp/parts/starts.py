@@ -17,7 +17,7 @@ from miniqueue.wire.resp_parser import Command
 
 #: Where the options of GROUP CREATE begin, and where the start of GROUP SEEK is.
 _AT: Final = 4
-#: What is said where there is no such group, and where there is one: what remains to be done in the other parts.
+#: Errors of one part after which the other parts are asked: they can have the group, or lack it.
 _GOES_ON: Final = (b"-NOGROUP ", b"-GROUPEXISTS ")
 
 
