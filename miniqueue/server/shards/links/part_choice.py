@@ -42,7 +42,7 @@ class PartChoice:
         """Return the number of the part that gets messages which come together.
 
         `company` is what else they come with, such as the open commit: the next ones with the same are in this part,
-        too, unless it is in another shard, and `part` was called. None: they come alone.
+        too; if it is in another shard, only until `end_iteration`. None: they come alone.
         """
         chosen = self._topics.get(topic)
         if chosen is None or chosen.part_count != part_count:
@@ -60,11 +60,11 @@ class PartChoice:
 
     @property
     def has_distant(self) -> bool:
-        """Whether messages that come together go to another shard, until `part` is called."""
+        """Whether messages that come together go to another shard; the caller calls `end_iteration` then."""
         return bool(self._distant)
 
-    def part(self) -> None:
-        """Choose again for what would go to another shard: there, it is not in the open commit of this one."""
+    def end_iteration(self) -> None:
+        """Choose again for what goes to another shard: what comes later is in another commit there."""
         distant, self._distant = self._distant, []
         for topic in distant:
             if not topic.is_own(topic.number):

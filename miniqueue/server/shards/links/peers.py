@@ -1,7 +1,7 @@
 """The other shards of this broker, as one process sees them: where they are, and whether they answer.
 
 A process that does not answer is asked nothing: what waits for it is reported as not carried out, or as unknown. It is
-asked again once a second.
+asked again twice a second.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Peers:
         self._paths = paths
         self.chance = Random(placing.number)
         self.part_choice = PartChoice(placing)
-        self._is_parting = False
+        self._is_iteration_noted = False
         self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None
         self.growth = Growth()
@@ -86,14 +86,14 @@ class Peers:
         What enters the same commit, or comes in the same iteration, is in one part, so that it is one batch.
         """
         number = self.part_choice.choose(topic, part_count, message_count, commit)
-        if self.part_choice.has_distant and not self._is_parting:
-            self._is_parting = True
-            asyncio.get_running_loop().call_soon(self._part)
+        if self.part_choice.has_distant and not self._is_iteration_noted:
+            self._is_iteration_noted = True
+            asyncio.get_running_loop().call_soon(self._end_iteration)
         return number
 
-    def _part(self) -> None:
-        self._is_parting = False
-        self.part_choice.part()
+    def _end_iteration(self) -> None:
+        self._is_iteration_noted = False
+        self.part_choice.end_iteration()
 
     async def connect_http(self, number: int, make: Callable[[bytes], ProtocolT]) -> ProtocolT:
         """Return a new tunnel to a shard, whose protocol `make` returns for what it sends first; raises OSError."""
@@ -123,24 +123,28 @@ class Peers:
             try:
                 await self._ask(number)
             except Exception:
-                log.exception("a shard could not be watched", shard=number)
+                log.exception("a shard could not be watched", other_shard=number)
             await asyncio.sleep(ASK_SECONDS)
 
     async def _ask(self, number: int) -> None:
         """Ask a shard whether it answers, as long as it does; then give up what waits for it."""
         link = self._open(number, Introduction("ping", name=str(self.placing.number)))
         while await _answers(link, self.report()):
-            if number in self._away:
-                self._away.discard(number)
-                log.info("a shard answers again", shard=number)
+            self.note_present(number)
             await asyncio.sleep(ASK_SECONDS)
         self.note_away(number)
+
+    def note_present(self, number: int) -> None:
+        """Note that a shard answers."""
+        if number in self._away:
+            self._away.discard(number)
+            log.info("a shard answers again", other_shard=number)
 
     def note_away(self, number: int) -> None:
         """Give up what waits for a shard that has ended, or does not answer."""
         if number not in self._away:
             self._away.add(number)
-            log.warning("a shard does not answer", shard=number)
+            log.warning("a shard does not answer", other_shard=number)
         for lost in [each for each, at in self._links.items() if at == number]:
             lost.fail()
         self.on_away(number)

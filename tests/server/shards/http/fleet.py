@@ -149,7 +149,8 @@ class Fleet:
     def find(self) -> None:
         """Make all shards believe that all answer."""
         for member in self.members:
-            member.shard.peers._away.clear()
+            for number in range(COUNT):
+                member.shard.peers.note_present(number)
 
 
 @asynccontextmanager

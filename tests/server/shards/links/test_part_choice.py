@@ -138,7 +138,7 @@ def test_messages_for_another_shard_are_together_for_one_iteration():
         chosen.add(part)
         is_distant = PLACING.shard_of(part_name(TOPIC, part)) == 1
         assert choice.has_distant == is_distant
-        choice.part()
+        choice.end_iteration()
         assert not choice.has_distant
         if not is_distant:
             assert choice.choose(TOPIC, 2, 1, commit) == part
