@@ -14,6 +14,7 @@ import redis
 from miniqueue.core.settings.placing import Placing
 from tests.acceptance.ports import hold_ports, port_of
 from tests.acceptance.process import FREE_PORTS, BrokerProcess
+from tests.acceptance.tools import until
 
 SHARDS = 3
 PLACING = Placing(0, SHARDS)
@@ -29,14 +30,17 @@ class ShardedBroker(BrokerProcess):
         super().__init__([*FREE_PORTS, *store, "-shards", str(SHARDS), "-period", "50ms", *flags], cwd=directory)
 
     def shard(self, number: int) -> int:
-        """Return the process id of a shard: of the child that has its store open."""
-        pid = self.process.pid
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            with contextlib.suppress(OSError):
-                files = [os.readlink(file) for file in Path(f"/proc/{child}/fd").iterdir()]
-                if any(f"/shard-{number}/" in file for file in files):
-                    return int(child)
-        raise AssertionError(f"no process has the store of shard {number} open:\n{self.output}")
+        """Return the process id of a shard: of the child that has its store open, which is waited for."""
+        pids: list[int] = []
+
+        def is_there() -> bool:
+            parent = self.process.pid
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            pids[:] = [int(child) for child in children if any(f"/shard-{number}/" in file for file in files_of(child))]
+            return bool(pids)
+
+        until(is_there)
+        return pids[0]
 
     @contextlib.contextmanager
     def stopped(self, number: int) -> Iterator[None]:
@@ -47,6 +51,16 @@ class ShardedBroker(BrokerProcess):
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+def files_of(pid: str) -> list[str]:
+    """Return the files that a process has open, of those that it neither opens nor closes meanwhile."""
+    files: list[str] = []
+    with contextlib.suppress(OSError):
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                files.append(os.readlink(file))
+    return files
 
 
 @contextlib.contextmanager
