@@ -33,6 +33,8 @@ from miniqueue.server.asgi.routing import topic_within
 
 #: Maximum size of a body: ample for the maximum number of receipts.
 MAX_BODY_BYTES: Final = 2 << 20
+#: What a reply says of a receipt: that nothing is leased with it, and that it was settled.
+_RESULTS = (f"{NothingOutstandingError.code} {NOT_LEASED}", "OK")
 _INVALID_BODY = 'invalid body; must be a JSON object with "receipts", an array of strings'
 
 #: What a request does with messages of a topic; arguments: leases, topic, members of the body.
@@ -57,7 +59,7 @@ async def _settle(broker: Broker, act: _Act, is_stored: bool, scope: Scope, cont
     results = await broker.leases.settle_in_turns(topic, receipts, act(broker.leases, topic, content))
     if is_synced:
         await broker.sync().wait()
-    return json_reply(200, _results(results))
+    return json_reply(200, list(map(_RESULTS.__getitem__, results)))
 
 
 def _is_synced(scope: Scope) -> bool:
@@ -68,7 +70,7 @@ def _is_synced(scope: Scope) -> bool:
 def receipts_of(content: dict[str, Any]) -> list[bytes]:
     """Return the receipts in a body; raises InvalidLineError."""
     receipts = content.get("receipts")
-    if not isinstance(receipts, list) or not all(isinstance(receipt, str) for receipt in receipts):
+    if not isinstance(receipts, list) or not set(map(type, receipts)) <= {str}:
         raise InvalidLineError(_INVALID_BODY)
     if not 0 < len(receipts) <= MAX_PREFETCH:
         raise InvalidLineError(f'invalid number of "receipts": {len(receipts)}; must be 1 to {MAX_PREFETCH}')
@@ -101,11 +103,6 @@ def nack_options_of(content: dict[str, Any]) -> NackOptions:
     """Return the options of a NACK in a body; raises RequestError."""
     delay_seconds = seconds_of(content, "delaySeconds") if "delaySeconds" in content else None
     return NackOptions(delay_seconds, check_reason(reason_of(content)) if "reason" in content else b"")
-
-
-def _results(results: list[bool]) -> list[str]:
-    refusal = f"{NothingOutstandingError.code} {NOT_LEASED}"
-    return ["OK" if is_settled else refusal for is_settled in results]
 
 
 _EXTEND = "/topics/{topic}/extend"
