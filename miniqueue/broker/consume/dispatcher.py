@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 #: Maximum number of leases that are delivered in one event-loop iteration; a message with attributes counts as a lease,
 #: because each is encoded on its own.
-MAX_DELIVERED: Final = 100
+MAX_DELIVERED: Final = 80
 #: Maximum number of messages that are returned together, and what one of them costs in `parts`: it gets a record, may
 #: become a dead letter, and may be delivered again.
 MAX_RETURNED: Final = 50
