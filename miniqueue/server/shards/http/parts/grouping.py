@@ -1,19 +1,16 @@
 """Groups of a spread topic: each part has them all.
 
-    GET, DELETE, pause, resume        all parts at the same time
-    PUT ?from=earliest, a time        the same in each part
-    PUT ?from=1024-5, seek ?to=1024-5 this message in part 1; in the others, its commit time
-    PUT ?from=0-17,1024-5             these messages in parts 0 and 1; the earliest ones in the others
+    GET, DELETE, pause, resume     all parts at the same time
+    PUT, seek                      one part after the other, each with its own start
 
 A request that has reached only some parts can be repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 
 import orjson
 
-from miniqueue.core.message.parts import part_of_id
-from miniqueue.core.options.start import FromMessage, FromMessages, parse_start
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer
 from miniqueue.server.shards.http.parts.whole import (
@@ -25,6 +22,7 @@ from miniqueue.server.shards.http.parts.whole import (
     last,
     merged,
 )
+from miniqueue.server.shards.parts.starts import begin_in_parts
 from miniqueue.server.views.wholes import Row, whole_group, whole_groups, whole_holders
 
 
@@ -71,29 +69,18 @@ async def _begin(whole: Whole, name: str) -> Sequence[Answer]:
     start = dict(parameters_of(whole.scope)).get(name)
     if start is None:
         return await whole.ask_all()
-    starts = await _starts(whole, start)
-    first = part_of_id(start) % whole.topic.part_count  # it is the one that can refuse an id
-    answers: dict[int, Answer] = {}
-    for number in sorted(whole.topic.numbers, key=lambda number: number != first):
-        answers[number] = answer = await whole.ask(number, **{name: starts[number]})
-        if number == first and answer.is_error and code_of(answer) not in ABSENT | EXISTING:
-            return [answer]
-    return [answers[number] for number in whole.topic.numbers]
+
+    def ask(number: int, own_start: bytes) -> Awaitable[Answer]:
+        return whole.ask(number, **{name: own_start})
+
+    return await begin_in_parts(start, whole.topic.part_count, partial(_commit_time_of, whole), ask, _is_refusal)
 
 
-async def _starts(whole: Whole, start: bytes) -> Sequence[bytes]:
-    """Return the start in each part; raises RequestError."""
-    parsed, part_count = parse_start(start), whole.topic.part_count
-    if isinstance(parsed, FromMessages):
-        by_part: dict[int, list[bytes]] = {}
-        for message_id in start.split(b","):
-            by_part.setdefault(part_of_id(message_id) % part_count, []).append(message_id)
-        return [b",".join(by_part.get(number, [b"earliest"])) for number in whole.topic.numbers]
-    if not isinstance(parsed, FromMessage):
-        return [start] * part_count
-    number = part_of_id(start) % part_count
-    partition, _, seq = start.partition(b"-")
+def _is_refusal(answer: Answer) -> bool:
+    return answer.is_error and code_of(answer) not in ABSENT | EXISTING
+
+
+async def _commit_time_of(whole: Whole, number: int, partition: bytes, seq: bytes) -> int | None:
     read = await whole.look(number, b"/partitions/" + partition, offset=seq, count=b"1")
     messages = [] if read.is_error else orjson.loads(read.body)["messages"]
-    others = b"%d" % messages[0]["publishedAtMs"] if messages else b"latest"
-    return [start if each == number else others for each in whole.topic.numbers]
+    return int(messages[0]["publishedAtMs"]) if messages else None

@@ -1,26 +1,25 @@
 """Inspecting a spread topic: its statistics, its partitions, and pages of its messages.
 
-    GET /topics/{topic}                        all parts at the same time; the settings are those of the whole
-    GET /topics/{topic}/partitions             the same
-    GET /topics/{topic}/messages, search       one part after the other, until the page is full
-    GET /leases?topic=                         the same
-
-Ids, receipts, and positions contain the part, so that a page continues where the one before has ended.
+GET /topics/{topic}                        all parts at the same time; the settings are those of the whole
+GET /topics/{topic}/partitions             the same
+GET /topics/{topic}/messages, search       one part after the other, until the page is full
+GET /leases?topic=                         the same
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import orjson
 
-from miniqueue.broker.inspect.peek import DEFAULT_COUNT, MAX_BYTES
+from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import parse_count
 from miniqueue.broker.inspect.positions import DEFAULT_SCAN, parse_scan
 from miniqueue.broker.leases.listing import MAX_COUNT
-from miniqueue.core.message.parts import PART_BITS, part_of_id
+from miniqueue.core.message.parts import part_of_id
 from miniqueue.server.asgi.request import parameters_of
 from miniqueue.server.shards.http.owners import Answer
-from miniqueue.server.shards.http.parts.whole import ABSENT, Whole, code_of, joined, json_answer, merged, present
+from miniqueue.server.shards.http.parts.whole import ABSENT, Whole, code_of, joined, json_answer, merged
+from miniqueue.server.shards.parts.paging import Page, PartPage, Wanted, page_of, start_of
 from miniqueue.server.views.wholes import Row, whole_figures
 
 #: Returns the settings of a spread topic; None for dead letters that have none of their own.
@@ -50,9 +49,9 @@ async def partitions(whole: Whole) -> Answer:
 async def messages(whole: Whole) -> Answer:
     """Return a page of messages in a state; raises RequestError."""
     options = dict(parameters_of(whole.scope))
-    count = parse_count(options["count"]) if "count" in options else DEFAULT_COUNT
-    first = part_of_id(options["after"]) % whole.topic.part_count if "after" in options else None
-    return await _page(whole, "messages", count, first)
+    first = part_of_id(options["after"]) % whole.topic.part_count if "after" in options else 0
+    page = await _page(whole, "messages", first, DEFAULT_COUNT, {"after": None})
+    return page.error or json_answer({"messages": _joined(page)})
 
 
 async def leases(whole: Whole) -> Answer:
@@ -60,36 +59,28 @@ async def leases(whole: Whole) -> Answer:
 
     Receipts of a part are above those of the parts before it, so `after` is right for all of them.
     """
-    options = dict(parameters_of(whole.scope))
-    count = parse_count(options["count"]) if "count" in options else MAX_COUNT
-    answer = await _page(whole, "leases", count, None)
-    if answer.is_error:
-        return answer
+    page = await _page(whole, "leases", 0, MAX_COUNT, {})
     name = whole.topic.name.decode()
-    return json_answer({"leases": [row | {"topic": name} for row in orjson.loads(answer.body)["leases"]]})
+    return page.error or json_answer({"leases": [row | {"topic": name} for row in _joined(page)]})
 
 
-async def _page(whole: Whole, name: str, count: int, only_first: int | None) -> Answer:
-    """Return a list of the elements that the parts have, at most `count`.
+async def _page(
+    whole: Whole, name: str, first: int, default_count: int, following: Mapping[str, bytes | None]
+) -> Page[Answer]:
+    """Return the lists of this name of the parts from `first` on; those after it get the parameters `following`."""
 
-    If `after` concerns one part, this is `only_first`, with which the page begins.
-    """
-    answers: list[Answer] = []
-    size_bytes, rows = 0, list[Row]()
-    for number in range(only_first or 0, whole.topic.part_count):
-        after = {"after": None} if only_first is not None and number > only_first else {}
-        answer = await whole.ask(number, count=b"%d" % (count - len(rows)), **after)
-        answers.append(answer)
+    def ask(number: int, wanted: Wanted) -> Awaitable[Answer]:
+        return whole.ask(number, count=b"%d" % wanted.max_count, **({} if wanted.is_first else following))
+
+    def page_in(answer: Answer) -> PartPage | None:
         if answer.is_error:
-            if code_of(answer) not in ABSENT:
-                return answer
-            continue
-        rows += orjson.loads(answer.body)[name]
-        size_bytes += len(answer.body)
-        if len(rows) >= count or size_bytes >= MAX_BYTES:  # so much may be less than what the part has
-            break
-    known = present(answers)
-    return known[0] if known[0].is_error else json_answer({name: rows})
+            return None
+        rows = orjson.loads(answer.body)[name]
+        return PartPage(rows, len(rows), len(answer.body))
+
+    options = dict(parameters_of(whole.scope))
+    count = parse_count(options["count"]) if "count" in options else default_count
+    return await page_of(range(first, whole.topic.part_count), ask, page_in, _is_absent, count)
 
 
 async def search(whole: Whole) -> Answer:
@@ -99,34 +90,26 @@ async def search(whole: Whole) -> Answer:
     scan = parse_scan(options["scan"]) if "scan" in options else DEFAULT_SCAN
     after = options.get("after")
     first = 0 if after is None else part_of_id(after) % whole.topic.part_count
-    answers: list[Answer] = []
-    rows, scanned, size_bytes, following = list[Row](), 0, 0, None
-    for number in range(first, whole.topic.part_count):
-        if len(rows) >= count or scanned >= scan or size_bytes >= MAX_BYTES:
-            following = _start_of(number).decode()
-            break
-        is_continued = number == first and after is not None and after != _start_of(first)
-        answer = await whole.ask(
-            number,
-            count=b"%d" % (count - len(rows)),
-            scan=b"%d" % (scan - scanned),
-            after=after if is_continued else None,
-        )
-        answers.append(answer)
+
+    def ask(number: int, wanted: Wanted) -> Awaitable[Answer]:
+        own = after if wanted.is_first and after != start_of(number) else None
+        return whole.ask(number, count=b"%d" % wanted.max_count, scan=b"%d" % wanted.scan, after=own)
+
+    def page_in(answer: Answer) -> PartPage | None:
         if answer.is_error:
-            if code_of(answer) not in ABSENT:
-                return answer
-            continue
-        page = orjson.loads(answer.body)
-        rows += page["messages"]
-        scanned += page["scanned"]
-        size_bytes += len(answer.body)
-        if (following := page["next"]) is not None:
-            break
-    known = present(answers)
-    return known[0] if known[0].is_error else json_answer({"messages": rows, "next": following, "scanned": scanned})
+            return None
+        content = orjson.loads(answer.body)
+        rows, following = content["messages"], content["next"]
+        return PartPage(rows, len(rows), len(answer.body), content["scanned"], following and following.encode())
+
+    page = await page_of(range(first, whole.topic.part_count), ask, page_in, _is_absent, count, scan)
+    following = None if page.following is None else page.following.decode()
+    return page.error or json_answer({"messages": _joined(page), "next": following, "scanned": page.scanned})
 
 
-def _start_of(number: int) -> bytes:
-    """Return a position before all of a part, which no message has."""
-    return b"%d-0-0" % (number << PART_BITS)
+def _is_absent(error: Answer) -> bool:
+    return code_of(error) in ABSENT
+
+
+def _joined(page: Page[Answer]) -> list[Row]:
+    return [row for rows in page.contents for row in rows]

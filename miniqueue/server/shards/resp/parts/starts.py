@@ -1,15 +1,10 @@
-"""GROUP CREATE and SEEK on a spread topic: where the group begins in each part.
+"""GROUP CREATE and SEEK on a spread topic."""
 
-FROM earliest, latest, a time     the same in each part
-FROM 1024-5                       this message in part 1; in the others, its commit time
-FROM 0-17,1024-5                  these messages in parts 0 and 1; the earliest ones in the others
-"""
-
-from collections.abc import Sequence
+from collections.abc import Awaitable
+from functools import partial
 from typing import Final
 
-from miniqueue.core.message.parts import part_of_id
-from miniqueue.core.options.start import FromMessage, FromMessages, parse_start
+from miniqueue.server.shards.parts.starts import begin_in_parts
 from miniqueue.server.shards.resp.parts.merging import figures, last, map_of, merged, parsed
 from miniqueue.server.shards.resp.parts.pages import AskPart
 from miniqueue.server.shards.resp.parts.words import option_of, with_option
@@ -25,16 +20,21 @@ async def begin(ask: AskPart, part_count: int, protocol: int, command: Command) 
     """Return the reply to GROUP CREATE or SEEK; raises RequestError."""
     is_seek = command[1].upper() == b"SEEK"
     start = (command[_AT] if len(command) > _AT else None) if is_seek else _from(command)
-    starts = [start] * part_count if start is None else await _starts(ask, part_count, command[2], start)
-    first = 0 if start is None else part_of_id(start) % part_count  # it is the one that can refuse an id
-    answers: dict[int, bytes] = {}
-    for number in sorted(range(part_count), key=lambda number: number != first):
-        answers[number] = await ask(number, _starting_at(command, starts[number], is_seek=is_seek))
-        if number == first and answers[number].startswith(b"-") and not answers[number].startswith(_GOES_ON):
-            return answers[number]
-    in_order = [answers[number] for number in range(part_count)]
-    created = [answer for answer in in_order if not answer.startswith(b"-GROUPEXISTS ")]
-    return merged(created or in_order, figures if is_seek else last, protocol)
+
+    def ask_part(number: int, own_start: bytes) -> Awaitable[bytes]:
+        return ask(number, _starting_at(command, own_start, is_seek=is_seek))
+
+    if start is None:
+        answers = [await ask(number, command) for number in range(part_count)]
+    else:
+        commit_time_of = partial(_commit_time_of, ask, command[2])
+        answers = list(await begin_in_parts(start, part_count, commit_time_of, ask_part, _is_refusal))
+    created = [answer for answer in answers if not answer.startswith(b"-GROUPEXISTS ")]
+    return merged(created or answers, figures if is_seek else last, protocol)
+
+
+def _is_refusal(answer: bytes) -> bool:
+    return answer.startswith(b"-") and not answer.startswith(_GOES_ON)
 
 
 def _from(command: Command) -> bytes | None:
@@ -42,9 +42,7 @@ def _from(command: Command) -> bytes | None:
     return option_of(words, _AT, b"FROM")
 
 
-def _starting_at(command: Command, start: bytes | None, *, is_seek: bool) -> Command:
-    if start is None:
-        return command
+def _starting_at(command: Command, start: bytes, *, is_seek: bool) -> Command:
     if is_seek:
         return [*command[:_AT], start, *command[_AT + 1 :]]
     flags = [word for word in command[_AT:] if word.upper() == b"EPHEMERAL"]
@@ -52,19 +50,7 @@ def _starting_at(command: Command, start: bytes | None, *, is_seek: bool) -> Com
     return with_option([*command[:_AT], *options, *flags], _AT, b"FROM", start)
 
 
-async def _starts(ask: AskPart, part_count: int, topic: bytes, start: bytes) -> Sequence[bytes]:
-    """Return the start in each part; raises RequestError."""
-    parsed_start = parse_start(start)
-    if isinstance(parsed_start, FromMessages):
-        by_part: dict[int, list[bytes]] = {}
-        for message_id in start.split(b","):
-            by_part.setdefault(part_of_id(message_id) % part_count, []).append(message_id)
-        return [b",".join(by_part.get(number, [b"earliest"])) for number in range(part_count)]
-    if not isinstance(parsed_start, FromMessage):
-        return [start] * part_count
-    number = part_of_id(start) % part_count
-    partition, _, seq = start.partition(b"-")
+async def _commit_time_of(ask: AskPart, topic: bytes, number: int, partition: bytes, seq: bytes) -> int | None:
     read = await ask(number, [b"READ", topic, partition, seq, b"COUNT", b"1"])
     messages = [] if read.startswith(b"-") else map_of(parsed(read))[b"messages"]
-    others = b"%d" % map_of(messages[0][2])[b"published_at_ms"] if messages else b"latest"
-    return [start if each == number else others for each in range(part_count)]
+    return int(map_of(messages[0][2])[b"published_at_ms"]) if messages else None
