@@ -25,7 +25,6 @@ from miniqueue.server.process.accepting import AcceptingLoop
 from miniqueue.server.resp.router import Routing
 from miniqueue.server.resp.server import RespServer
 from miniqueue.server.shards.back import Answerer, Back
-from miniqueue.server.shards.http.bodies import body_routes
 from miniqueue.server.shards.http.door import HttpDoor
 from miniqueue.server.shards.http.events import event_routes
 from miniqueue.server.shards.http.merging import merging_routes
@@ -33,6 +32,7 @@ from miniqueue.server.shards.http.monitor import MonitorDoor
 from miniqueue.server.shards.http.owners import Owners
 from miniqueue.server.shards.http.parts.acts import task_routes
 from miniqueue.server.shards.http.parts.asking import Parts
+from miniqueue.server.shards.http.parts.bodies import body_routes
 from miniqueue.server.shards.http.parts.routes import SpreadRoutes
 from miniqueue.server.shards.http.parts.setting import Setting
 from miniqueue.server.shards.http.receiving import Receiving
@@ -206,7 +206,7 @@ class Shard:
                 owners,
                 app,
                 broker.limit_counts,
-                broker.spread_of,
+                parts,
                 max_transaction_bytes=broker.limits.max_transaction_bytes or MAX_BODY_BYTES,
             ),
             **schedule_routes(owners, self.peers, broker.spread_of, 2 * broker.max_message_bytes + MAX_MORE_BYTES),

@@ -33,7 +33,7 @@ from miniqueue.server.shards.resp.scheduling import (
     is_about_schedule,
 )
 from miniqueue.server.shards.resp.spread import SpreadTopics
-from miniqueue.server.shards.resp.transaction import DoorTransaction, Place, place_in, reply_to_exec
+from miniqueue.server.shards.resp.transaction import DoorTransaction, Places, reply_to_exec
 from miniqueue.server.shards.resp.tunnel import Tunnel
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_command
@@ -221,25 +221,10 @@ class Door:
         if len(command) != 1:
             return False
         client = self._client
-        client.mode = DoorTransaction(
-            client, self._peers.placing.number, self._place_of_queued, self._execute_transaction
-        )
+        places = Places(client.broker, self._peers, self._place_of)
+        client.mode = DoorTransaction(client, self._peers.placing.number, places, self._execute_transaction)
         client.reply(replies.OK)
         return True
-
-    def _place_of_queued(self, command: Command | Run, shard: int | None) -> Place | None:
-        """Return the place of a command in a transaction of a shard; None if it concerns no topic.
-
-        Raises RequestError, or SpreadTopicError.
-        """
-        shard_and_topic = self._place_of(command)
-        if shard_and_topic is None:
-            return None
-        own, topic = shard_and_topic
-        part_count = self._client.broker.spread_of(topic)
-        if not part_count:
-            return Place(own, topic, command)
-        return place_in(self._peers.placing, topic, part_count, command, shard)
 
     def _execute_transaction(self, shard: int, commands: Sequence[Command | Run]) -> None:
         """Carry out a transaction in another shard, from MULTI to EXEC; raises ShardAwayError."""

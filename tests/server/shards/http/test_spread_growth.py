@@ -69,3 +69,31 @@ async def test_a_batch_that_is_repeated_after_a_growth_is_a_duplicate(fleet, gro
     again = [(await fleet.ask("POST", path + each, body, JSON_LINES, door=1)).lines for each in IDS]
     assert again == [[{"id": line["id"], "duplicate": True} for line in lines] for lines in first]
     assert await count_in(fleet) == 2 * len(IDS)
+
+
+def transaction_of(name: str) -> bytes:
+    """Return publishes of one key, each of which is recognized by an id."""
+    acts = [
+        {"publish": TOPIC, "text": "x", "key": name, "dedup": name},
+        {"publish": TOPIC, "batch": [{"text": "x", "key": name}, {"text": "y", "key": name}], "dedup": f"{name}-b"},
+        {"publish": TOPIC, "text": "x", "key": name, "unique": name},
+    ]
+    return b"\n".join(map(orjson.dumps, acts))
+
+
+async def test_a_transaction_that_is_repeated_after_a_growth_is_a_duplicate(fleet, grow):
+    first = [(await fleet.ask("POST", "/transactions", transaction_of(each))).lines for each in IDS]
+    alone = [b'{"publish":"%b","text":"x","dedup":"%d"}' % (TOPIC.encode(), number) for number in range(10)]
+    ids = [(await fleet.ask("POST", "/transactions", each)).json["id"] for each in alone]
+    await grow()
+    stored = await count_in(fleet)
+    for door in range(3):
+        again = [(await fleet.ask("POST", "/transactions", transaction_of(each), door=door)).lines for each in IDS]
+        assert again == [[line | {"duplicate": True} for line in lines] for lines in first]
+        again = [(await fleet.ask("POST", "/transactions", each, door=door)).json for each in alone]
+        assert again == [{"id": known, "duplicate": True} for known in ids]
+    fleet.lose(2)
+    refused = [(await fleet.ask("POST", "/transactions", transaction_of(each))).status for each in IDS]
+    assert {200, 503} == {*refused}
+    fleet.find()
+    assert await count_in(fleet) == stored

@@ -172,3 +172,55 @@ async def test_no_client_sets_how_many_parts_there_were(clients):
     for value in (b"4 17", b"default"):
         assert (await clients[0].ask(b"TOPIC", b"SET", TOPIC, b"spread_before", value)).startswith(b"-BADSETTING")
     assert map_of(value_of(await clients[1].ask(b"TOPIC", b"GET", TOPIC)))[b"spread_before"].startswith(b"%d " % PARTS)
+
+
+def transaction_of(number: int) -> list[tuple[bytes, ...]]:
+    """Return publishes of one key, each of which is recognized by an id, or of an id alone."""
+    name = b"%d" % number
+    return [
+        (b"PUB", TOPIC, b"x", b"KEY", name, b"DEDUP", b"a" + name),
+        (b"PUBEACH", TOPIC, b"b" + name, b"x", b"2", b"KEY", name, b"y", b"2", b"KEY", name),
+        (b"PUB", TOPIC, b"x", b"KEY", name, b"UNIQUE", b"c" + name),
+    ]
+
+
+async def transact(client: DoorClient, *commands: tuple[bytes, ...]) -> bytes:
+    client.tell((b"MULTI",), *commands, (b"EXEC",))
+    *_, executed = await client.hear(2 + len(commands))
+    return executed
+
+
+async def test_a_transaction_that_is_repeated_after_a_growth_is_a_duplicate(clients):
+    first = [value_of(await transact(clients[0], *transaction_of(number))) for number in range(10)]
+    alone = [value_of(await transact(clients[0], (b"PUB", TOPIC, b"x", b"DEDUP", b"%d" % each))) for each in range(10)]
+    stored = value_of(await clients[0].ask(b"LEN", TOPIC))
+    for count in (MORE, MORE + 7):
+        await grow(clients[0], count)
+        for client in clients:
+            again = [value_of(await transact(client, *transaction_of(number))) for number in range(10)]
+            assert again == [[[known, 1] for known, _ in outcomes] for outcomes in first]
+            again = [value_of(await transact(client, (b"PUB", TOPIC, b"x", b"DEDUP", b"%d" % n))) for n in range(10)]
+            assert again == [[[known, 1]] for [[known, _]] in alone]
+    assert value_of(await clients[0].ask(b"LEN", TOPIC)) == stored
+
+
+async def test_a_transaction_waits_for_a_shard_that_may_know_its_publishes(clients, fleet):
+    first = [value_of(await transact(clients[0], *transaction_of(number))) for number in range(10)]
+    await grow(clients[0])
+    fleet.lose(2)
+    replies = [str(value_of(await transact(clients[0], *transaction_of(number)))) for number in range(10)]
+    assert {reply.split()[0] for reply in replies if not reply.startswith("[")} == {"EXECABORT"}
+    fleet.find()
+    replies = [value_of(await transact(clients[0], *transaction_of(number))) for number in range(10)]
+    assert replies == [[[known, 1] for known, _ in outcomes] for outcomes in first]
+
+
+async def test_a_transaction_whose_topic_gets_more_parts_before_exec_is_to_be_repeated(clients):
+    words = b"PUB", TOPIC, b"x", b"KEY", b"k", b"DEDUP", b"id"
+    clients[1].tell((b"MULTI",), words)
+    await clients[1].hear(2)
+    await grow(clients[0])
+    assert (await clients[1].ask(b"EXEC")).startswith(b"-TRYAGAIN")
+    assert await clients[1].ask(b"LEN", TOPIC) == b":0\r\n"
+    assert value_of(await transact(clients[1], words))[0][1] == 0
+    assert value_of(await transact(clients[2], words))[0][1] == 1

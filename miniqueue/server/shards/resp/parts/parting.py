@@ -96,6 +96,12 @@ def published_by(command: Command) -> Published | None:
     return None
 
 
+def is_cut(command: Command) -> bool:
+    """Return whether a command is a batch with a dedup id whose messages can be in several parts; see `Published`."""
+    published = published_by(command) if command[0].upper() in PARSERS else None
+    return published is not None and published.is_cut
+
+
 def renamed(command: Command, part: bytes) -> Command:
     """Return a command with the name of a part in place of its topic."""
     at = topic_at(command)

@@ -7,14 +7,16 @@ A body without a topic that can be read is passed to the application of this pro
 The server of this process charges what is read of bodies.
 
 An act of a transaction that concerns a spread topic concerns one part of it, whose name the owner gets: that of its
-keys, or of its receipts. An act with neither is for any part in the shard of the transaction.
+keys, or of its receipts. An act with neither is for any part in the shard of the transaction. After the topic got more
+parts, publishes that can be known in other parts are looked for there. So a transaction that is repeated is the one
+that it was, or is refused.
 """
 
 import asyncio
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,13 +24,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from miniqueue.broker.model.limits import Limit, LimitCounts
 from miniqueue.broker.transactions.acts import Way
 from miniqueue.core.cursor.receipts import part_of_receipt
-from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
+from miniqueue.core.message.parts import SEPARATOR, part_for
 from miniqueue.core.options.publish import without_digest
 from miniqueue.errors import InvalidTopicError, LimitReachedError, PayloadTooLargeError
 from miniqueue.errors.requests import CrossShardError, SpreadTopicError
 from miniqueue.server.asgi.request import parameters_of, read_body
 from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.owners import Owners, replaying
+from miniqueue.server.shards.http.parts.asking import Parts, Spread
+from miniqueue.server.shards.links.earlier import Published
 
 #: Number of bytes of lines that are inspected in one event-loop iteration; how many bytes a line counts in addition.
 TURN_BYTES: Final = 64 << 10
@@ -41,7 +45,7 @@ def body_routes(
     owners: Owners,
     app: ASGIApp,
     counts: LimitCounts,
-    spread_of: Callable[[bytes], int],
+    parts: Parts,
     *,
     max_transaction_bytes: int,
 ) -> dict[tuple[str, str], Handler]:
@@ -51,10 +55,10 @@ def body_routes(
       owners: the owners of all shards.
       app: the application of this process.
       counts: counts how often the limit of transactions was reached.
-      spread_of: returns over how many parts a topic is spread, 0 for others.
+      parts: the parts of spread topics.
       max_transaction_bytes: maximum size of the body of a transaction.
     """
-    bodies = _Bodies(owners, app, counts, spread_of)
+    bodies = _Bodies(owners, app, counts, parts)
     return {
         ("POST", "/transactions"): partial(bodies.transaction, max_transaction_bytes),
         ("GET", "/leases"): bodies.leases,
@@ -67,8 +71,8 @@ _turns = count()
 class _Bodies:
     """Answers requests whose topics must be read first."""
 
-    def __init__(self, owners: Owners, app: ASGIApp, counts: LimitCounts, spread_of: Callable[[bytes], int]) -> None:
-        self._spread_of = spread_of
+    def __init__(self, owners: Owners, app: ASGIApp, counts: LimitCounts, parts: Parts) -> None:
+        self._parts = parts
         self._owners = owners
         self._app = app
         self._counts = counts
@@ -101,7 +105,7 @@ class _Bodies:
             ) from exc
         if body is None:
             return
-        lines = _Lines(self._shard_of, self._spread_of)
+        lines = _Lines(self._shard_of, self._parts)
         start, turn_bytes = 0, TURN_BYTES
         while start < len(body):
             end = body.find(b"\n", start)
@@ -112,7 +116,24 @@ class _Bodies:
             if turn_bytes < 0:
                 turn_bytes = TURN_BYTES
                 await asyncio.sleep(0)
+        await lines.look()
         await self._serve(lines.shards(), scope, replaying(lines.body() or body, receive), send)
+
+
+class _Act(NamedTuple):
+    """An act on a spread topic.
+
+    Attributes:
+      line: the index of its line.
+      name: the member that names the topic.
+      members: the members of the line.
+      topic: the topic.
+    """
+
+    line: int
+    name: str
+    members: dict[str, Any]
+    topic: Spread
 
 
 class _Lines:
@@ -120,16 +141,17 @@ class _Lines:
 
     Args:
       shard_of: returns the shard with a topic.
-      spread_of: returns over how many parts a topic is spread, 0 for others.
+      parts: the parts of spread topics.
     """
 
-    def __init__(self, shard_of: Callable[[bytes], int], spread_of: Callable[[bytes], int]) -> None:
+    def __init__(self, shard_of: Callable[[bytes], int], parts: Parts) -> None:
         self._shard_of = shard_of
-        self._spread_of = spread_of
+        self._parts = parts
         self._first_topics: dict[int, bytes] = {}  # the first of each shard
         self._lines: list[bytes] = []
         self._is_changed = False
-        self._free: dict[int, tuple[str, dict[str, Any]]] = {}  # the acts for any part, by line
+        self._free: list[_Act] = []  # those for any part
+        self._doubtful: dict[bytes, list[tuple[_Act, Published]]] = {}  # those that other parts can know, by topic
 
     def add(self, line: bytes) -> None:
         """Add a line; raises SpreadTopicError for an act that concerns several parts, and InvalidTopicError."""
@@ -140,31 +162,52 @@ class _Lines:
             return  # the line is wrong
         [(name, topic)] = named
         check_whole(topic)
-        if not (part_count := self._spread_of(topic)):
+        if not (part_count := self._parts.spread_of(topic)):
             self._first_topics.setdefault(self._shard_of(topic), topic)
             return
-        parts = _parts_of_act(members, part_count)
-        if len(parts) > 1:
-            raise SpreadTopicError(topic, f"one {name}")
-        if parts:
-            self._set(len(self._lines) - 1, name, members, topic, parts.pop())
+        act = _Act(len(self._lines) - 1, name, members, Spread(topic, part_count))
+        published = _published_by(members) if name == "publish" and self._parts.earlier_of(topic).counts else None
+        if published is None:
+            self._place(act)
         else:
-            self._free[len(self._lines) - 1] = name, members
+            self._doubtful.setdefault(topic, []).append((act, published))
 
-    def _set(self, index: int, name: str, members: dict[str, Any], topic: bytes, number: int) -> None:
-        part = part_name(topic, number)
-        self._first_topics.setdefault(self._shard_of(part), topic)
-        self._lines[index] = orjson.dumps({**members, name: part.decode()})
+    async def look(self) -> None:
+        """Find the places of publishes that can be known where they were before.
+
+        Raises SpreadTopicError, or ShardAwayError.
+        """
+        for topic, acts in self._doubtful.items():
+            whole, earlier = acts[0][0].topic, self._parts.earlier_of(topic)
+            wholes = await self._parts.placed(whole, [published for _, published in acts])
+            for (act, published), among in zip(acts, wholes, strict=True):
+                if published.is_cut:
+                    dedup_id = earlier.batch_id(published.dedup_id, among.part_count)
+                    act.members["dedup"] = dedup_id.decode("utf-8", "surrogatepass")
+                self._place(act._replace(topic=among))
+
+    def _place(self, act: _Act) -> None:
+        parts = _parts_of_act(act.members, act.topic.part_count)
+        if len(parts) > 1:
+            raise SpreadTopicError(act.topic.name, f"one {act.name}")
+        if parts:
+            self._set(act, parts.pop())
+        else:
+            self._free.append(act)
+
+    def _set(self, act: _Act, number: int) -> None:
+        part = act.topic.part(number)
+        self._first_topics.setdefault(self._shard_of(part), act.topic.name)
+        self._lines[act.line] = orjson.dumps({**act.members, act.name: part.decode()})
         self._is_changed = True
 
     def shards(self) -> set[int]:
         """Return the shard of all topics, or none; raises CrossShardError if there are several."""
-        for index, (name, members) in self._free.items():
-            topic = members[name].encode()
-            numbers = range(self._spread_of(topic))
-            beside = [number for number in numbers if self._shard_of(part_name(topic, number)) in self._first_topics]
+        for act in self._free:
+            numbers = act.topic.numbers
+            beside = [number for number in numbers if self._shard_of(act.topic.part(number)) in self._first_topics]
             choice = beside or numbers
-            self._set(index, name, members, topic, choice[next(_turns) % len(choice)])
+            self._set(act, choice[next(_turns) % len(choice)])
         if len(self._first_topics) > 1:
             raise CrossShardError(*dict.fromkeys(self._first_topics.values()))
         return set(self._first_topics)
@@ -178,13 +221,23 @@ def _parts_of_act(members: dict[str, Any], part_count: int) -> set[int]:
     """Return the numbers of the parts that an act concerns; none if any part will do."""
     if isinstance(receipts := members.get("receipts"), list):
         return {part_of_receipt(str(receipt).encode()) % part_count for receipt in receipts}
-    dedup_id = without_digest(_text(members, "dedup") or b"")
+    return {part_for(key, part_count) for key in _published(members).words if key}
+
+
+def _published(members: dict[str, Any]) -> Published:
+    """Return what decides the part of a publish, and by what it is recognized."""
+    dedup_id, unique_key = _text(members, "dedup") or b"", _text(members, "unique") or b""
+    own = without_digest(dedup_id)
     if isinstance(batch := members.get("batch"), list):
-        keys = {_text(message, "key") for message in batch if isinstance(message, dict)} - {None, b""}
-        keys = keys or {dedup_id}
-    else:
-        keys = {_text(members, "key") or _text(members, "unique") or dedup_id}
-    return {part_for(key, part_count) for key in keys if key}
+        keys = {_text(message, "key") or b"" for message in batch if isinstance(message, dict)} - {b""}
+        return Published([*keys] or [own], dedup_id, is_cut=bool(keys))
+    return Published([_text(members, "key") or unique_key or own], dedup_id, unique_key)
+
+
+def _published_by(members: dict[str, Any]) -> Published | None:
+    """Return the same for a publish that is recognized; None for one without an id."""
+    published = _published(members)
+    return published if published.dedup_id or published.unique_key else None
 
 
 def check_whole(topic: bytes) -> None:
