@@ -16,7 +16,7 @@ from types import MappingProxyType
 from miniqueue.access.rights import ROLES, Right
 from miniqueue.core.message.parts import SEPARATOR, whole_of
 from miniqueue.core.settings.quotas import NO_QUOTAS, Quotas
-from miniqueue.errors import NotPermittedError
+from miniqueue.errors import InvalidTopicError, NotPermittedError
 
 #: The user of a password without a name; as in Redis, the name can also be given.
 DEFAULT_NAME = "default"
@@ -167,6 +167,11 @@ def check_letters(user: User | None, topic: bytes) -> None:
 
 
 def check_target(user: User | None, target: bytes | None) -> None:
-    """Raise NotPermittedError if `target` is a topic that the user may not publish to."""
+    """Raise NotPermittedError if `target` is a topic that the user may not publish to.
+
+    Raises InvalidTopicError for a part of a spread topic, which no client can name.
+    """
     if target is not None:
+        if SEPARATOR in target:
+            raise InvalidTopicError
         check_permitted(user, Right.PUBLISH, target, "PUBLISH on the topic to move to")

@@ -23,7 +23,7 @@ from miniqueue.errors import InvalidTopicError, MiniqueueError
 from miniqueue.server.asgi.authorization import AuthMiddleware
 from miniqueue.server.asgi.browser_pages import is_from_another_site
 from miniqueue.server.asgi.replies import error_reply
-from miniqueue.server.asgi.request import HttpActor, parameters_of
+from miniqueue.server.asgi.request import HttpActor
 from miniqueue.server.asgi.routing import finder_of_topic, route_below_topic
 from miniqueue.server.shards.http.owners import Owners
 
@@ -102,19 +102,13 @@ class HttpDoor:
         if needs.topic_at is None and "{topic}" not in route:
             return self._shared.get((scope["method"], route))
         placing, topic = self._owners.placing, finder_of_topic(route)(scope)
-        if SEPARATOR in topic or _names_part(scope):  # no client can
+        if SEPARATOR in topic:  # no client can name a part
             return error_reply(InvalidTopicError())
         handler = self._spread.handler(scope["method"], route, topic)
         if handler is not None:
             return handler
         shard = placing.shard_of(topic)
         return None if shard == placing.number else partial(self._owners.pass_on, shard)
-
-
-def _names_part(scope: Scope) -> bool:
-    """Return whether a request names a part as the target of messages."""
-    query: bytes = scope["query_string"]
-    return b"to=" in query and any(name == "to" and SEPARATOR in value for name, value in parameters_of(scope))
 
 
 def route_of(scope: Scope) -> tuple[str, RequiredRight | None]:

@@ -89,6 +89,14 @@ async def test_a_schedule_is_set_in_one_part_and_fires_there(fleet, members):
     assert named.code == "BADTOPIC"
 
 
-async def test_no_part_is_the_target_of_a_redrive(fleet):
-    for path in (f"/topics/{TOPICS[0]}/redrive", f"/topics/{TOPIC}.dlq/redrive", f"/topics/{TOPIC}/messages/redrive"):
-        assert (await fleet.ask("POST", f"{path}?to={TOPIC}%1F1")).code == "BADTOPIC"
+@pytest.mark.parametrize("name", ["to", "t%6F"])
+async def test_no_part_is_the_target_of_a_redrive(fleet, name):
+    for path in (
+        f"/topics/{TOPICS[0]}/redrive",
+        f"/topics/{TOPICS[2]}/redrive",
+        f"/topics/{TOPIC}.dlq/redrive",
+        f"/topics/{TOPIC}/messages/redrive",
+        f"/topics/{TOPIC}/messages/0-0/redrive",
+    ):
+        for topic in (TOPIC, "none"):
+            assert (await fleet.ask("POST", f"{path}?{name}={topic}%1F1")).code == "BADTOPIC"

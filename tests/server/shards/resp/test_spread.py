@@ -278,6 +278,19 @@ async def test_no_client_can_name_a_part(client, words):
     assert (await client.ask(b"RECEIVEANY", b"TOPICS", part_name(TOPIC, 0))).startswith(b"-BADTOPIC")
 
 
+@pytest.mark.parametrize("name", [part_name(TOPIC, 1), b"none\x1f1"])
+async def test_no_part_is_the_target_of_a_redrive(client, fleet, name):
+    for topic in (*(each.encode() for each in TOPICS), TOPIC + b".dlq"):
+        await client.ask(b"PUB", topic, b"x")
+        for command in (
+            [b"REDRIVE", topic],
+            [b"MESSAGE", b"REDRIVE", topic, b"0-0"],
+            [b"MESSAGES", b"REDRIVE", topic],
+        ):
+            assert (await client.ask(*command, b"TO", name)).startswith(b"-BADTOPIC")
+        assert (await client.ask(b"REDRIVE", topic, b"TO", name, b"TASK")).startswith(b"-BADTOPIC")
+
+
 async def test_no_client_of_http_can_name_a_part(client, fleet):
     answered = await fleet.ask("POST", f"/publish/{part_name(TOPIC, 0).decode()}", b"x")
     assert (answered.status, answered.code) == (400, "BADTOPIC")
