@@ -11,6 +11,7 @@ A part in this shard is a topic like any other: what concerns it takes no detour
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from miniqueue.core.message.parts import part_for, part_name
 from miniqueue.core.options.batch import BatchOptions
@@ -32,6 +33,9 @@ from miniqueue.server.shards.resp.receiver import Receiver
 from miniqueue.wire.resp_parser import Command
 from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import error
+
+#: How many words the commands have of which the parts get nothing but the topic: GET, and TOPIC DELETE.
+_WORDS: Final = {b"GET": 2, b"TOPIC DELETE": 3}
 
 
 class SpreadTopics:
@@ -115,6 +119,9 @@ class SpreadTopics:
         subcommand, choose = command[1].upper(), partial(self._choose, topic, part_count)
         if word == b"TOPIC" and subcommand == b"GET" and topic in self._client.broker.spread_topics:
             return False
+        name = b"%b %b" % (word, subcommand) if word == b"TOPIC" else word
+        if len(command) != _WORDS.get(name, len(command)):
+            return False  # it is refused
         if setting.sets(command):
             self._owners.when_written(partial(self._set, topic, part_count, command))
         elif word in (b"SUBSCRIBE", b"SUB"):

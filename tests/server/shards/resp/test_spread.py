@@ -182,6 +182,14 @@ async def test_a_connection_holds_one_message_of_any_part_by_get(client, connect
     assert (await other.ask(b"ACK", TOPIC)).startswith(b"-NOLEASE")
 
 
+@pytest.mark.parametrize("topic", [TOPIC, TOPIC + b".dlq"])
+async def test_a_command_with_too_many_words_is_refused_and_changes_nothing(client, topic):
+    assert await client.ask(b"PUB", topic, b"x") == b"$3\r\n0-0\r\n"
+    for command in ([b"GET", topic, b"x"], [b"TOPIC", b"DELETE", topic, b"x"]):
+        assert (await client.ask(*command)).startswith(b"-ERR invalid number of args")
+    assert len(value_of(await client.ask(b"RECEIVE", topic))) == 1
+
+
 async def test_a_request_is_answered_through_the_part_of_its_key(client, connect):
     worker = connect(2)
     for number in range(2 * PARTS):
@@ -279,7 +287,7 @@ async def test_no_client_can_name_a_part(client, words):
 
 
 @pytest.mark.parametrize("name", [part_name(TOPIC, 1), b"none\x1f1"])
-async def test_no_part_is_the_target_of_a_redrive(client, fleet, name):
+async def test_no_part_is_the_target_of_a_redrive(client, name):
     for topic in (*(each.encode() for each in TOPICS), TOPIC + b".dlq"):
         await client.ask(b"PUB", topic, b"x")
         for command in (
