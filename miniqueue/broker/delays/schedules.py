@@ -11,6 +11,10 @@ of the broker until it can. A tick is missed if the broker could not publish its
 `missed` of the schedule determines what happens to missed ticks. Ticks are missed before a startup, and while the
 broker does not check for too long: the process was stopped, the store failed, or the clock was set. A schedule without
 a further tick is deleted, in the commit of its last message.
+
+A schedule of a spread topic publishes in the part of its key, or of its name, by the number of parts that this shard
+knows. If this part is in another shard, as the topic got more parts, the schedule is misplaced: it publishes nothing
+until it has moved there (`show`, `take_over`, `leave`), with its next tick.
 """
 
 import heapq
@@ -28,10 +32,11 @@ from miniqueue.broker.runtime.clock import is_gap
 from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR, SingleTask
 from miniqueue.broker.stored.opening import StoreContent
+from miniqueue.core.message.parts import part_for, part_name, whole_of
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.schedule import Missed, Schedule, check_new_schedule_name
 from miniqueue.errors import MiniqueueError, PayloadTooLargeError, UnavailableError
-from miniqueue.errors.requests import UnknownScheduleError
+from miniqueue.errors.requests import ShardAwayError, UnknownScheduleError
 from miniqueue.storage.format import schedules, values
 
 log = structlog.get_logger()
@@ -59,6 +64,20 @@ class Listed(NamedTuple):
     name: bytes
     schedule: Schedule
     next_at_ms: int
+
+
+class Shown(NamedTuple):
+    """A schedule as it moves to another shard.
+
+    Attributes:
+      schedule: its rule and its message, with the topic, or the part, in which it is to publish.
+      next_at_ms: its next tick; while the part is in another shard, there is no message of this tick or a later one.
+      boundary_ms: ticks up to this time without a message are missed.
+    """
+
+    schedule: Schedule
+    next_at_ms: int
+    boundary_ms: int
 
 
 class Scheduler:
@@ -93,6 +112,8 @@ class Scheduler:
         self._heap: list[tuple[int, bytes]] = []  # next ticks, the earliest first; also outdated entries
         self._looked_until_ms: int | None = None  # ticks up to this time without a message are missed
         self._last_look_ms = 0  # last time at which ticks could be published
+        self._misplaced: dict[bytes, int] = {}  # those of parts in other shards, with the `boundary_ms` of each
+        self._moved: dict[bytes, int] = {}  # the `boundary_ms` of those that another shard had, until they publish
         self._publishing = SingleTask(engine.spawn)
         self._said: dict[bytes, str] = {}
 
@@ -164,7 +185,8 @@ class Scheduler:
         """
         listed = await self.get(name)
         schedule, options = listed.schedule, _options_at(name, listed.schedule, self._clock.now_ms())
-        return await self._backpressure.admit(partial(self._publish, schedule.topic, schedule.payload, options))
+        topic = self._here(name, schedule)
+        return await self._backpressure.admit(partial(self._publish, topic, schedule.payload, options))
 
     async def get(self, name: bytes) -> Listed:
         """Return a schedule; raises UnknownScheduleError, UnavailableError or StorageError."""
@@ -199,14 +221,82 @@ class Scheduler:
         ]
 
     def _remove(self, name: bytes) -> Commit:
-        del self._next[name]
-        self._journal.change({schedules.schedule(name): None, schedules.tick(name): None})
         self._notices.report(NoticeKind.SCHEDULE_DELETED, schedule=name.decode("utf-8", "replace"))
-        return self._commit()
+        return self.leave(name)
 
     def _commit(self) -> Commit:
         self._journal.committer.request()
         return self._journal.committer.open
+
+    # --- schedules whose part is in another shard -----------------------------------------------------------------
+
+    @property
+    def misplaced(self) -> list[bytes]:
+        """The names of schedules that are known to have their part in another shard."""
+        return [name for name in self._misplaced if name in self._next]
+
+    async def find_misplaced(self) -> None:
+        """Look for schedules whose part is in another shard now; raises UnavailableError or StorageError."""
+        after = b""
+        while page := await self.page(after):
+            for name, schedule, _ in page:
+                self._is_misplaced(name, schedule)
+            after = page[-1].name
+
+    async def show(self, name: bytes) -> Shown:
+        """Return a schedule as it can move; raises UnknownScheduleError, UnavailableError or StorageError.
+
+        If it is misplaced, everything that it has published is durable, and so is what this shard knows of the topic.
+        """
+        schedule = (await self.get(name)).schedule
+        schedule = schedule._replace(topic=self._place_of(name, schedule))
+        self._is_misplaced(name, schedule)
+        await self._journal.committer.flush()
+        if name not in self._next:  # it was deleted in the meantime
+            raise UnknownScheduleError
+        return Shown(schedule, self._next[name], self._misplaced.get(name, 0))
+
+    def take_over(self, name: bytes, shown: Shown) -> Commit:
+        """Add a schedule that another shard has shown; return the commit that makes it durable.
+
+        Raises FullError, ReadOnlyError, DrainingError, or as `Topics.check_name`: nothing was changed.
+        """
+        self._journal.admission.check()
+        self._topics.check_name(shown.schedule.topic)
+        self._journal.change({schedules.schedule(name): schedules.encode_schedule(shown.schedule)})
+        self._go_on_at(name, shown.next_at_ms)
+        self._wait_for(name)
+        self._misplaced.pop(name, None)
+        if not is_gap((self._clock.now_ms() - shown.boundary_ms) / 1000, self.period_ms / 1000):
+            self._moved[name] = shown.boundary_ms
+        return self._commit()
+
+    def leave(self, name: bytes) -> Commit:
+        """Remove a schedule that another shard has taken over; return the commit that makes this durable."""
+        for by_name in (self._next, self._misplaced, self._moved):
+            by_name.pop(name, None)
+        self._journal.change({schedules.schedule(name): None, schedules.tick(name): None})
+        return self._commit()
+
+    def _place_of(self, name: bytes, schedule: Schedule) -> bytes:
+        """Return the topic in which a schedule publishes: if its topic is spread, a part."""
+        whole = whole_of(schedule.topic)
+        part_count = 0 if whole == schedule.topic else self._topics.spread_of(whole)
+        return part_name(whole, part_for(schedule.options.key or name, part_count)) if part_count else schedule.topic
+
+    def _is_misplaced(self, name: bytes, schedule: Schedule) -> bool:
+        is_misplaced = self._topics.is_elsewhere(self._place_of(name, schedule))
+        if is_misplaced:
+            self._misplaced.setdefault(name, self._looked_until_ms or 0)
+        else:
+            self._misplaced.pop(name, None)
+        return is_misplaced
+
+    def _here(self, name: bytes, schedule: Schedule) -> bytes:
+        """Return the topic in which a schedule publishes now; raises ShardAwayError if it is misplaced."""
+        if self._is_misplaced(name, schedule):
+            raise ShardAwayError("the schedule moves to the shard with another part of its topic; try again")
+        return self._place_of(name, schedule)
 
     # --- what is due ------------------------------------------------------------------------------------------
 
@@ -261,7 +351,8 @@ class Scheduler:
             return  # The schedule was changed in the meantime.
         schedule = schedules.decode_schedule(value)
         ticks_ms, next_at_ms = due_ticks_ms(schedule, due_at_ms, now_ms, MAX_TICKS)
-        ticks_ms = self._wanted(schedule, ticks_ms)
+        self._here(name, schedule)
+        ticks_ms = self._wanted(schedule, ticks_ms, self._moved.pop(name, None))
         step = max(1, min(MAX_TICKS_PER_COMMIT, MAX_BYTES_PER_COMMIT // (len(schedule.payload) + 1)))
         stops_ms = [*ticks_ms[step::step], next_at_ms]
         for number, stop_ms in enumerate(stops_ms):
@@ -269,9 +360,12 @@ class Scheduler:
             await self._backpressure.admit(partial(self._publish_some, name, schedule, (due_at_ms, stop_ms), some_ms))
             due_at_ms = stop_ms
 
-    def _wanted(self, schedule: Schedule, ticks_ms: list[int]) -> list[int]:
-        """Return the ticks that are to have a message, according to the setting `missed` of the schedule."""
-        boundary_ms = self._looked_until_ms or 0
+    def _wanted(self, schedule: Schedule, ticks_ms: list[int], boundary_ms: int | None) -> list[int]:
+        """Return the ticks that are to have a message, according to the setting `missed` of the schedule.
+
+        Ticks up to `boundary_ms` are missed; None: those for which this shard has looked before.
+        """
+        boundary_ms = (self._looked_until_ms or 0) if boundary_ms is None else boundary_ms
         missed = [tick_ms for tick_ms in ticks_ms if tick_ms <= boundary_ms]
         kept_count = {Missed.ALL: len(missed), Missed.ONE: 1, Missed.NONE: 0}[schedule.missed]
         return ticks_ms[max(0, len(missed) - kept_count) :]
@@ -281,10 +375,11 @@ class Scheduler:
         start_ms, stop_ms = span_ms
         if self._next.get(name) != start_ms:
             return  # The schedule was changed in the meantime.
+        topic = self._here(name, schedule)
         for tick_ms in ticks_ms:
             token = CURRENT_ACTOR.set(b"schedule " + name)
             try:
-                self._publish(schedule.topic, schedule.payload, _options_at(name, schedule, tick_ms))
+                self._publish(topic, schedule.payload, _options_at(name, schedule, tick_ms))
             except MiniqueueError:
                 self._go_on_at(name, tick_ms)
                 raise

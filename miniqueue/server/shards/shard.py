@@ -242,6 +242,10 @@ class Shard:
     def _owners(self, broker: Broker, port: str) -> Owners:
         return Owners(self._tunnels, self.placing, broker.memory, port)
 
+    async def move_schedules(self) -> None:
+        """Move the schedules of this shard whose part is in another shard; raises MiniqueueError."""
+        await self._steps.move()
+
     async def watch(self) -> None:
         """Watch the other shards, carry messages to them, and complete what concerns several, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -250,3 +254,4 @@ class Shard:
             group.create_task(self.spreading.tend())
             group.create_task(self._follow())
             group.create_task(self._schedules.tend())
+            group.create_task(self._steps.tend())

@@ -8,25 +8,34 @@ A schedule is stored in the shard of its topic, so that a SET with another topic
 between, so an interruption leaves two, and not none; one of them is dropped as soon as all shards answer. Whoever has
 sent such a SET knows that its outcome is unknown.
 
+If the topic of a schedule gets more parts, the schedule can belong to another shard. It publishes nothing then where it
+is, and this shard orders the home to move it:
+
+    PLACE ─▶ home: SHOW in all shards ─▶ TAKE in the right shard, from its next tick on ─▶ LEAVE in the shard before
+             └─ several have it, as the home ended in between: the one that publishes keeps it, or the furthest
+
+So each of its ticks has one message, whichever process ends when.
+
 A home sends its steps to each shard over one link. When it opens another, because the one before has failed or the home
 is a new process, the shard first drops what it has not read of the one before: no step is late.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import hiredis
 import orjson
 import structlog
 
 from miniqueue.broker import Broker
+from miniqueue.broker.delays.schedules import Shown
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.schedule import Schedule, of_members
 from miniqueue.errors import InvalidTopicError, MiniqueueError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, UnknownScheduleError
+from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, UnknownScheduleError
 from miniqueue.server.shards.links.answering import Answering
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure, Link
@@ -106,9 +115,23 @@ def words_of(schedule: Schedule) -> Command:
     return [orjson.dumps(schedule.members()), schedule.attributes, schedule.payload]
 
 
-def _schedule_of(words: Command) -> Schedule:
+def _schedule_of(words: Sequence[bytes]) -> Schedule:
     members, attributes, payload = words
     return of_members(orjson.loads(members), payload, attributes)
+
+
+class Held(NamedTuple):
+    """A schedule, as a shard has it.
+
+    Attributes:
+      shard: the shard in which it publishes.
+      next_at_ms: its next tick.
+      words: the words of the step by which another shard takes it over.
+    """
+
+    shard: int
+    next_at_ms: int
+    words: Command
 
 
 class Home:
@@ -138,6 +161,10 @@ class Home:
                     return await self._delete(name, actor)
                 case [b"FIND", name]:
                     return replies.integer(await self._find(name))
+                case [b"PLACE", name]:
+                    async with self._turn:
+                        await self._place(name)
+                    return replies.OK
             raise ProtocolError(f"an unknown order: {b' '.join(command)[:80]!r}")
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
@@ -224,11 +251,42 @@ class Home:
                     shards_of.setdefault(name, []).append(shard)
             for name, shards in shards_of.items():
                 if len(shards) > 1:
-                    wanted = self._doubtful.get(name)
-                    kept = wanted if wanted in shards else shards[0]
-                    await self._drop([shard for shard in shards if shard != kept], name, b"")
+                    await self._place(name)
             self._doubtful.clear()
             self._has_looked = True
+
+    # --- after the number of parts has changed ----------------------------------------------------------------
+
+    async def _place(self, name: bytes) -> None:
+        """Leave a schedule in one shard, that in which it publishes; raises MiniqueueError."""
+        held: dict[int, Held] = {}
+        for shard in self._shards:
+            if words := _parsed(await self._step(shard, [b"SHOW", name])):
+                held[shard] = Held(int(words[0]), int(words[1]), words[1:])
+        if not held:
+            return
+        wanted = self._doubtful.get(name)
+        kept = wanted if wanted in held else max(held, key=lambda shard: _rank(shard, held[shard]))
+        owner = held[kept].shard
+        if owner != kept:
+            self._check_all()
+            self._doubtful[name] = owner
+            await self._step_or_raise(owner, [b"TAKE", name, *held[kept].words])
+        for shard in held:
+            if shard != owner:
+                await self._step_or_raise(shard, [b"LEAVE", name])
+        self._doubtful.pop(name, None)
+
+    async def _step_or_raise(self, shard: int, command: Command) -> None:
+        reply = await self._step(shard, command)
+        if reply.startswith(b"-"):
+            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+
+
+def _rank(shard: int, held: Held) -> tuple[bool, int]:
+    """Return what is highest of the shard that has a schedule as it is now, if others have one that was moved."""
+    is_misplaced = held.shard != shard
+    return not is_misplaced, held.next_at_ms if is_misplaced else 0
 
 
 def _parsed(reply: bytes) -> list[bytes]:
@@ -249,10 +307,21 @@ class Steps:
     """
 
     def __init__(self, broker: Broker, peers: Peers) -> None:
+        self._broker = broker
         self._scheduler = broker.scheduler
         self._peers = peers
+        self._spread: dict[bytes, int] = {}  # the spread topics when misplaced schedules were looked for
         self._links: dict[int, Link] = {}
         self._answering: dict[str, Answering] = {}
+        self._steps: dict[bytes, Callable[..., Awaitable[bytes]]] = {
+            b"DROP": self._drop,
+            b"HAS": self._has,
+            b"LEAVE": self._leave,
+            b"NAMES": self._names,
+            b"PUT": self._put,
+            b"SHOW": self._show,
+            b"TAKE": self._take_over,
+        }
 
     async def send(self, shard: int, command: Command) -> bytes:
         """Send a step to a shard, and return its reply; raises ShardAwayError, OutcomeUnknownError."""
@@ -284,26 +353,75 @@ class Steps:
 
     async def take(self, command: Command) -> bytes:
         """Take a step; return the reply."""
+        word, *words = command
         try:
-            match command:
-                case [b"PUT", name, actor, *words]:
-                    CURRENT_ACTOR.set(actor)
-                    commit, is_new = self._scheduler.set(name, _schedule_of(words))
-                    await commit.wait()
-                    return CREATED if is_new else REPLACED
-                case [b"DROP", name, actor]:
-                    CURRENT_ACTOR.set(actor)
-                    try:
-                        commit = self._scheduler.delete(name)
-                    except UnknownScheduleError:
-                        return replies.integer(0)
-                    await commit.wait()
-                    return replies.integer(1)
-                case [b"HAS", name]:
-                    return replies.integer(int(self._scheduler.has(name)))
-                case [b"NAMES", home]:
-                    names = [name for name in self._scheduler.names if self._peers.placing.shard_of(name) == int(home)]
-                    return replies.array([replies.bulk(name) for name in names])
-            raise ProtocolError(f"an unknown step: {b' '.join(command)[:80]!r}")
+            if word not in self._steps:
+                raise ProtocolError(f"an unknown step: {b' '.join(command)[:80]!r}")
+            return await self._steps[word](*words)
         except MiniqueueError as exc:
             return replies.error(exc.code, str(exc))
+
+    async def _put(self, name: bytes, actor: bytes, *words: bytes) -> bytes:
+        CURRENT_ACTOR.set(actor)
+        commit, is_new = self._scheduler.set(name, _schedule_of(words))
+        await commit.wait()
+        return CREATED if is_new else REPLACED
+
+    async def _drop(self, name: bytes, actor: bytes) -> bytes:
+        CURRENT_ACTOR.set(actor)
+        try:
+            commit = self._scheduler.delete(name)
+        except UnknownScheduleError:
+            return replies.integer(0)
+        await commit.wait()
+        return replies.integer(1)
+
+    async def _has(self, name: bytes) -> bytes:
+        return replies.integer(int(self._scheduler.has(name)))
+
+    async def _names(self, home: bytes) -> bytes:
+        names = [name for name in self._scheduler.names if self._peers.placing.shard_of(name) == int(home)]
+        return replies.array([replies.bulk(name) for name in names])
+
+    async def _take_over(self, name: bytes, next_at_ms: bytes, boundary_ms: bytes, *words: bytes) -> bytes:
+        shown = Shown(_schedule_of(words), int(next_at_ms), int(boundary_ms))
+        await self._scheduler.take_over(name, shown).wait()
+        return replies.OK
+
+    async def _leave(self, name: bytes) -> bytes:
+        await self._scheduler.leave(name).wait()
+        return replies.OK
+
+    async def _show(self, name: bytes) -> bytes:
+        """Return the shard in which a schedule publishes, and the words of TAKE; nothing if it is not here."""
+        try:
+            schedule, next_at_ms, boundary_ms = await self._scheduler.show(name)
+        except UnknownScheduleError:
+            return replies.array([])
+        shard = self._peers.placing.shard_of(schedule.topic)
+        words = [b"%d" % shard, b"%d" % next_at_ms, b"%d" % boundary_ms, *words_of(schedule)]
+        return replies.array(list(map(replies.bulk, words)))
+
+    async def tend(self) -> None:
+        """Order that schedules whose part is in another shard are moved there, until cancelled."""
+        said = ""
+        while True:
+            try:
+                await self.move()
+                said = ""
+            except MiniqueueError as exc:
+                if said != str(exc):
+                    said = str(exc)
+                    log.warning("schedules are not in the shards with their parts yet", error=said)
+            await asyncio.sleep(TEND_SECONDS)
+
+    async def move(self) -> None:
+        """Order that schedules whose part is in another shard are moved there; raises MiniqueueError."""
+        spread = dict(self._broker.spread_topics)
+        if spread != self._spread:
+            await self._scheduler.find_misplaced()
+            self._spread = spread
+        for name in self._scheduler.misplaced:
+            reply = await order(self._peers, self._peers.placing.shard_of(name), [b"PLACE", name], ORDERS, DOUBT)
+            if reply.startswith(b"-"):
+                raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))

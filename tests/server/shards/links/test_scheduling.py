@@ -7,8 +7,14 @@ from contextlib import asynccontextmanager
 import hiredis
 import pytest
 
+from miniqueue.broker.delays.schedules import TICK_HEADER
+from miniqueue.core.message import attributes
+from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.schedule import Schedule
+from miniqueue.core.settings.settings import TopicSettings
+from miniqueue.core.settings.spreading import settings_of_part
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
 from miniqueue.server.asgi.replies import status_of_code
 from miniqueue.server.shards.links.peers import Peers
@@ -16,7 +22,7 @@ from miniqueue.server.shards.links.scheduling import CREATED, REPLACED, Home, St
 from miniqueue.wire.resp_parser import encode_command
 from tests.fakes import FakeTransport, FaultyStore, ManualClock, broker_on, settle_down
 from tests.server.shards.http.conftest import fleet
-from tests.server.shards.http.fleet import COUNT, TOPICS
+from tests.server.shards.http.fleet import COUNT, PLACING, TOPICS
 from tests.server.shards.http.tunnels import until
 from tests.server.shards.resp.conftest import connect
 
@@ -31,8 +37,8 @@ HOURLY = [Schedule(topic.encode(), topic.encode(), every_ms=3_600_000) for topic
 class Homeless:
     """Shards without links, whose home can end at each of its steps, or fail to reach a shard."""
 
-    def __init__(self, brokers) -> None:
-        self.brokers = brokers
+    def __init__(self, brokers, stores, clock) -> None:
+        self.brokers, self.stores, self.clock = brokers, stores, clock
         self.shards = [Steps(broker, Peers(Placing(number, COUNT), [])) for number, broker in enumerate(brokers)]
         self.fault = ""
         self.steps_before_fault = MOST_STEPS
@@ -56,7 +62,10 @@ class Homeless:
 
     async def order(self, *words: bytes) -> bytes:
         """Return the reply to an order; b"" if the home has ended."""
-        task = asyncio.create_task(self.home.obey([words[0], NAME, b"", *words[1:]]))
+        return await self.obey([words[0], NAME, b"", *words[1:]])
+
+    async def obey(self, command: list[bytes]) -> bytes:
+        task = asyncio.create_task(self.home.obey(command))
         await settle_down()
         if task.done():
             return task.result()
@@ -68,16 +77,45 @@ class Homeless:
         """Return the shards that have the schedule."""
         return [number for number, broker in enumerate(self.brokers) if NAME in broker.scheduler.names]
 
+    async def start_again(self, number: int) -> None:
+        """Stop a shard, and start another one on its store."""
+        before = self.brokers[number]
+        await before.stop()
+        self.brokers[number] = broker_on(self.stores[number], self.clock)
+        self.brokers[number].place(Placing(number, COUNT))
+        await self.brokers[number].start()
+        self.shards[number] = Steps(self.brokers[number], Peers(Placing(number, COUNT), []))
+
+    async def spread(self, number: int, settings: TopicSettings) -> None:
+        """Create a spread topic in a shard, or change its settings, with the parts that the shard has."""
+        admin = self.brokers[number].admin
+        await admin.assume(SPREAD, settings).wait()
+        for part in (part_name(SPREAD, each) for each in range(settings.spread)):
+            if PLACING.shard_of(part) == number:
+                await admin.assume(part, settings_of_part(settings)).wait()
+
+    async def tick(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        for broker in self.brokers:
+            broker.tick()
+        await settle_down()
+
+    async def ticks(self, part: bytes) -> list[int]:
+        """Return the ticks whose messages are in a part, in their order."""
+        messages = await self.brokers[PLACING.shard_of(part)].inspect.peek(part, count=100)
+        headers = [dict(attributes.decode(message.stored.attributes).headers) for message in messages]
+        return [int(each[TICK_HEADER]) for each in headers]
+
 
 @asynccontextmanager
 async def homeless() -> AsyncIterator[Homeless]:
-    brokers = []
+    brokers, stores, clock = [], [FaultyStore() for _ in range(COUNT)], ManualClock()
     for number in range(COUNT):
-        brokers.append(broker_on(FaultyStore(), ManualClock()))
+        brokers.append(broker_on(stores[number], clock))
         brokers[-1].place(Placing(number, COUNT))
         await brokers[-1].start()
     try:
-        yield Homeless(brokers)
+        yield Homeless(brokers, stores, clock)
     finally:
         for broker in brokers:
             await broker.stop()
@@ -134,6 +172,56 @@ async def test_a_deletion_that_is_interrupted_at_any_step_deletes_the_schedule_o
                 assert shards.held() == [1]
         if not was_hit:
             assert reply == b"+OK\r\n"
+            return
+    raise AssertionError("there were more steps than expected")
+
+
+# --- a schedule of a spread topic that gets more parts --------------------------------------------------------
+
+SPREAD = TOPICS[0].encode()
+FEW, MORE = TopicSettings(spread=2), TopicSettings(spread=6, spread_before=((2, 1),))
+#: A key whose part is in another shard after the growth.
+KEY = next(
+    key
+    for key in (b"%d" % number for number in range(100))
+    if PLACING.shard_of_part(SPREAD, part_for(key, 2)) != PLACING.shard_of_part(SPREAD, part_for(key, 6))
+)
+OLD_PART, NEW_PART = (part_name(SPREAD, part_for(KEY, count)) for count in (2, 6))
+OLD, NEW = map(PLACING.shard_of, (OLD_PART, NEW_PART))
+SECONDLY = Schedule(OLD_PART, b"x", every_ms=1000, options=PublishOptions(key=KEY))
+
+
+@pytest.mark.parametrize("ends", [OLD, NEW, None], ids=["the old shard ends", "the new shard ends", "no shard ends"])
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_schedule_that_moves_to_a_new_part_has_one_message_for_each_tick(fault, ends):
+    for steps in range(1, MOST_STEPS):
+        async with homeless() as shards:
+            for number in range(COUNT):
+                await shards.spread(number, FEW)
+            assert await shards.order(b"SET", *words_of(SECONDLY)) == CREATED
+            start_ms = shards.clock.now_ms()
+            await shards.tick(1.5)
+            for number in (NEW, OLD, *{*range(COUNT)} - {NEW, OLD}):
+                await shards.spread(number, MORE)
+                await shards.tick(0.5)
+            shards.fault, shards.steps_before_fault = fault, steps
+            await shards.obey([b"PLACE", NAME])
+            was_hit = shards.steps_before_fault <= 0
+            shards.steps_before_fault = MOST_STEPS * MOST_STEPS
+            await shards.tick(1)
+            if ends is not None:
+                await shards.start_again(ends)
+            await shards.tick(0.5)
+            await shards.home.look()
+            await shards.tick(1)
+            if OLD in shards.held():
+                assert shards.held() == [OLD]
+                assert await shards.obey([b"PLACE", NAME]) == b"+OK\r\n"
+            assert shards.held() == [NEW]
+            await shards.tick(1)
+            ticks = [*await shards.ticks(OLD_PART), *await shards.ticks(NEW_PART)]
+            assert ticks == [start_ms + 1000 * number for number in range(1, 7)]
+        if not was_hit:
             return
     raise AssertionError("there were more steps than expected")
 

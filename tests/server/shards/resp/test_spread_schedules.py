@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.parts import part_for, part_name
 from tests.fakes import settle_down
-from tests.server.shards.http.fleet import TOPICS
+from tests.server.shards.http.fleet import COUNT, PLACING, TOPICS, Fleet
 from tests.server.shards.resp.clients import DoorClient
 from tests.server.shards.resp.replies import map_of, value_of
 
@@ -21,6 +22,18 @@ async def client(connect: Callable[..., DoorClient]) -> DoorClient:
     return client
 
 
+async def tick(fleet: Fleet) -> None:
+    for member in fleet.members:
+        member.broker.tick()
+    await settle_down()
+
+
+async def move(fleet: Fleet) -> None:
+    """Do what each shard does when it finds that schedules have their part in another shard."""
+    for member in fleet.members:
+        await member.shard.move_schedules()
+
+
 async def test_a_schedule_fires_into_the_part_of_its_key(client, fleet):
     options = b"EVERY", b"5", b"KEY", b"k", b"HEADER", b"KEY", b"other"
     assert await client.ask(b"SCHEDULE", b"SET", b"beat", *options, TOPIC, b"x") == b"+OK\r\n"
@@ -30,9 +43,7 @@ async def test_a_schedule_fires_into_the_part_of_its_key(client, fleet):
     [listed] = value_of(await client.ask(b"SCHEDULE", b"LIST"))
     assert map_of(listed)[b"topic"] == TOPIC
     fleet.clock.advance(6)
-    for member in fleet.members:
-        member.broker.tick()
-    await settle_down()
+    await tick(fleet)
     assert await client.ask(b"LEN", TOPIC) == b":2\r\n"
     assert await client.ask(b"SCHEDULE", b"DELETE", b"beat") == b"+OK\r\n"
 
@@ -53,14 +64,16 @@ async def test_a_schedule_never_creates_a_part_of_a_topic_that_was_deleted(clien
     if parts:
         assert await client.ask(b"TOPIC", b"CREATE", TOPIC, b"spread", parts) == b"+OK\r\n"
     before = [member.broker.topics() for member in fleet.members]
-    if parts != b"5":
+    if not parts:
         assert (await client.ask(b"SCHEDULE", b"FIRE", b"beat")).startswith(b"-TRYAGAIN")
+    await move(fleet)
     fleet.clock.advance(6)
-    for member in fleet.members:
-        member.broker.tick()
-    await settle_down()
+    await tick(fleet)
     assert [member.broker.topics() for member in fleet.members] == before
-    assert await client.ask(b"LEN", TOPIC) == (b":1\r\n" if parts == b"5" else b":0\r\n")
+    assert await client.ask(b"LEN", TOPIC) == (b":1\r\n" if parts else b":0\r\n")
+    if parts:
+        [[receipt, _, _]] = value_of(await client.ask(b"RECEIVE", TOPIC))
+        assert part_of_receipt(receipt) == part_for(key, int(parts))
 
 
 async def test_no_client_can_schedule_messages_of_a_part(client):
@@ -74,3 +87,50 @@ async def test_a_schedule_of_a_spread_topic_is_set_over_http_too(client, fleet):
     assert (await fleet.ask("GET", "/schedules/beat")).json["topic"] == TOPIC.decode()
     assert len(value_of(await client.ask(b"SCHEDULE", b"LIST"))) == 1
     assert (await fleet.ask("DELETE", "/schedules/beat")).json == {"deleted": "beat"}
+
+
+# --- after the topic got more parts ---------------------------------------------------------------------------
+
+MORE = PARTS + 4
+
+
+def moved_key(shard: int) -> bytes:
+    """Return a key whose part is in another shard after a growth, in this one."""
+
+    def shards_of(key: bytes) -> list[int]:
+        return [PLACING.shard_of(part_name(TOPIC, part_for(key, count))) for count in (PARTS, MORE)]
+
+    keys = (b"%d" % number for number in range(1000))
+    return next(key for key in keys if shards_of(key)[0] != shards_of(key)[1] == shard)
+
+
+async def ticks_in(client: DoorClient, key: bytes) -> list[int]:
+    """Return the ticks of the messages of a topic, which are all in the part of a key, in their order."""
+    ticks = []
+    for receipt, _, attributes in value_of(await client.ask(b"RECEIVE", TOPIC, b"COUNT", b"1000")):
+        assert part_of_receipt(receipt) == part_for(key, MORE)
+        ticks.append(int(dict(map_of(attributes)[b"headers"])[b"schedule-at-ms"]))
+    return ticks
+
+
+@pytest.mark.parametrize("shard", range(COUNT))
+async def test_a_schedule_goes_on_in_the_new_part_of_its_key(client, fleet, shard):
+    key = moved_key(shard)
+    words = b"EVERY", b"5", b"KEY", key, b"MISSED", b"none", TOPIC, b"x"
+    assert await client.ask(b"SCHEDULE", b"SET", b"beat", *words) == b"+OK\r\n"
+    set_at_ms = fleet.clock.now_ms()
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"spread", b"%d" % MORE) == b"+OK\r\n"
+    assert (await client.ask(b"SCHEDULE", b"FIRE", b"beat")).startswith(b"-TRYAGAIN")
+    fleet.clock.advance(4.9)
+    await tick(fleet)
+    fleet.clock.advance(0.2)  # due, and not moved yet
+    await tick(fleet)
+    assert await client.ask(b"LEN", TOPIC) == b":0\r\n"
+    await move(fleet)
+    await tick(fleet)
+    fleet.clock.advance(5)
+    await tick(fleet)
+    assert await ticks_in(client, key) == [set_at_ms + 5000, set_at_ms + 10000]
+    assert [member.broker.scheduler.has(b"beat") for member in fleet.members] == [n == shard for n in range(COUNT)]
+    assert not (await client.ask(b"SCHEDULE", b"FIRE", b"beat")).startswith(b"-")
+    assert await client.ask(b"SCHEDULE", b"DELETE", b"beat") == b"+OK\r\n"
