@@ -118,6 +118,7 @@ GROUP_COMMANDS = [
     b"GROUP SEEK wide first earliest",
     b"GROUP SEEK wide first latest DRYRUN",
     b"GROUP DELETE wide first",
+    b"PURGE wide GROUP g1",
 ]
 #: Commands for a topic that has as many partitions as one may have, and many groups.
 WIDE_COMMANDS = [

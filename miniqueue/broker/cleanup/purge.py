@@ -1,17 +1,21 @@
 """Removes the messages of a topic by state and age, in many small commits, while other work continues.
 
-    purge ─▶ the log, up to its current end: take a run ─▶ drop ─▶ … ─▶ commit ─▶ …
+    purge ─▶ the log, up to its current end: what is in memory, of many partitions ─▶ drop ─▶ commit ─▶ …
+          ├▶ the rest of each log: take a run ─▶ drop ─▶ … ─▶ commit ─▶ …
           └▶ returned messages: read a page from the store ─▶ select those old enough ─▶ drop ─▶ commit ─▶ …
 
 Each commit is atomic: the messages that it removed are deleted and counted, all others remain. So a purge can be
 interrupted at any point and requested again. Leased messages remain, and so do messages published meanwhile.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import aclosing
 from functools import partial
+from itertools import compress
 from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from miniqueue.broker.delays.delays import DelayedMessages
@@ -33,6 +37,10 @@ from miniqueue.errors.requests import InvalidOptionError
 MAX_BYTES_PER_COMMIT = 8 << 20
 MAX_RUNS_PER_COMMIT = 256
 MAX_RECORDS_PER_COMMIT = 1024
+#: A partition of many that are purged together counts as so many runs more.
+RUNS_OF_PARTITION = 2
+
+_depth = attrgetter("depth")
 
 
 class Removed:
@@ -134,22 +142,42 @@ async def _purge(
         group_now = partial(_group_now, topic, topic.id, listed.name)
         while (current := group_now()) is not None:  # a group that is moved, or created again, has other cursors
             cursors = list(current.cursors)
-            for cursor in cursors:
-                await _purge_cursor(engine, topic, cursor, selection, ends, removed)
+            await _purge_cursors(engine, topic, cursors, selection, ends, partial(removed.of_group, listed.name))
             if group_now() is current and current.cursors == cursors:
                 break
     if state is not State.READY and group is None:
         await delayed.purge(topic, latest_ms, ends, removed.delayed)
 
 
+async def _purge_cursors(
+    engine: Engine,
+    topic: Topic,
+    cursors: Sequence[GroupCursor],
+    selection: _Selection,
+    ends: Ends,
+    note: Callable[[int], None],
+) -> None:
+    """Purge the cursors of a group, one for each partition: there can be thousands, most of them without messages."""
+    await asyncio.sleep(0)  # each group is looked at in an iteration of its own
+    holding = [*compress(cursors, map(_depth, cursors))]
+    if selection.state is not State.DELAYED:
+        await _purge_loaded(engine, topic, holding, selection.latest_ms, ends, note)
+    for cursor in compress(holding, map(_depth, holding)):
+        await _purge_cursor(engine, topic, cursor, selection, ends, note)
+
+
 async def _purge_cursor(
-    engine: Engine, topic: Topic, cursor: GroupCursor, selection: _Selection, ends: Ends, removed: Removed
+    engine: Engine,
+    topic: Topic,
+    cursor: GroupCursor,
+    selection: _Selection,
+    ends: Ends,
+    note: Callable[[int], None],
 ) -> None:
     end = ends.get(topic.partitions.get(cursor.partition))
     if end is None:
         return
     state, latest_ms, due_order = selection
-    note = partial(removed.of_group, topic.group_of(cursor).name)
 
     def is_old(message: StoredMessage) -> bool:
         return message.published_at_ms <= latest_ms and message.seq < end.seq
@@ -164,6 +192,45 @@ async def _purge_cursor(
 
 
 # --- the log --------------------------------------------------------------------------------------------------
+
+
+class _Room:
+    """How much more one commit may drop: runs of the log, and their size."""
+
+    def __init__(self) -> None:
+        self.runs = MAX_RUNS_PER_COMMIT
+        self.size_bytes = MAX_BYTES_PER_COMMIT
+
+    @property
+    def is_left(self) -> bool:
+        """Whether anything more may be dropped."""
+        return self.runs > 0 and self.size_bytes > 0
+
+
+async def _purge_loaded(
+    engine: Engine,
+    topic: Topic,
+    cursors: Sequence[GroupCursor],
+    latest_ms: float,
+    ends: Ends,
+    note: Callable[[int], None],
+) -> None:
+    """Drop what is in memory of the logs of a group, as much as fits into the commits that each log takes part in."""
+    room, count, is_due = _Room(), 0, False
+    for cursor in cursors:
+        end = ends.get(topic.partitions.get(cursor.partition))
+        if end is not None and _is_current(topic, cursor):
+            dropped_count = cursor.dropped_count
+            count += _drop_runs(topic, cursor, end.seq, latest_ms, Kind.PURGED, room)
+            room.runs -= RUNS_OF_PARTITION
+            is_due = is_due or cursor.dropped_count > dropped_count
+        if not room.is_left or cursor is cursors[-1]:
+            if is_due:
+                await _commit(engine, topic)
+                note(count)
+            else:
+                await asyncio.sleep(0)
+            room, count, is_due = _Room(), 0, False
 
 
 async def drop_unread(engine: Engine, topic: Topic, cursor: GroupCursor, stop_seq: int) -> int:
@@ -187,11 +254,11 @@ async def _purge_log(
     *,
     is_missed: bool = False,
 ) -> None:
-    while cursor in topic.cursors and view.ready_seq(cursor) < stop_seq:
-        dropped_count, skipped_count = cursor.dropped_count, cursor.skipped_count
-        _drop_runs(engine, topic, cursor, stop_seq, latest_ms, Kind.MISSED if is_missed else Kind.PURGED)
+    kind = Kind.MISSED if is_missed else Kind.PURGED
+    while _is_current(topic, cursor) and view.ready_seq(cursor) < stop_seq:
+        dropped_count = cursor.dropped_count
+        count = _drop_runs(topic, cursor, stop_seq, latest_ms, kind, _Room())
         if cursor.dropped_count > dropped_count:
-            count = cursor.dropped_count - dropped_count - (cursor.skipped_count - skipped_count)
             cursor.missed_count += count if is_missed else 0
             await _commit(engine, topic)
             note(count)
@@ -201,18 +268,18 @@ async def _purge_log(
             break
 
 
-def _drop_runs(engine: Engine, topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind) -> None:
-    """Drop runs of the log, at most as many as one commit may drop."""
-    group, size_bytes = topic.group_of(cursor).name, 0
-    for _ in range(MAX_RUNS_PER_COMMIT):
+def _drop_runs(topic: Topic, cursor: GroupCursor, stop_seq: int, latest_ms: float, kind: Kind, room: _Room) -> int:
+    """Drop runs of the log, as many as there is room for; return the number of messages that the group has lost."""
+    group, lost_before = topic.group_of(cursor).name, cursor.dropped_count - cursor.skipped_count
+    while room.is_left:
         lease = removing.take_log(cursor, stop_seq, latest_ms)
         if lease is None:
             break
         expired.drop_log(cursor, lease, kind, group)
-        size_bytes += lease.size_bytes
-        if size_bytes >= MAX_BYTES_PER_COMMIT:
-            break
+        room.runs -= 1
+        room.size_bytes -= lease.size_bytes
     removing.hold_back(cursor)
+    return cursor.dropped_count - cursor.skipped_count - lost_before
 
 
 async def _load(engine: Engine, topic: Topic, cursor: GroupCursor) -> None:
@@ -236,7 +303,7 @@ async def _purge_returned(
     *,
     note: Callable[[int], None],
 ) -> None:
-    if topic.id is None or cursor not in topic.cursors:
+    if topic.id is None or not cursor.depth or view.is_empty(cursor, range_) or not _is_current(topic, cursor):
         return
     old: list[StoredMessage] = []
     browser = CursorBrowser(engine.journal.store, topic.id, cursor, topic.group_of(cursor).name)
@@ -262,7 +329,7 @@ async def _drop_records(
         for order, message in messages
         if order not in removed_orders
     ]
-    if not stored or cursor not in topic.cursors:
+    if not stored or not _is_current(topic, cursor):
         return 0
     if cursor.trace is not None:
         waiting = (seq for order, seq, _, _ in stored if view.is_waiting(cursor, range_, order))
@@ -275,6 +342,12 @@ async def _drop_records(
 async def _commit(engine: Engine, topic: Topic) -> None:
     engine.journal.touch(topic)
     await engine.journal.committer.flush()
+
+
+def _is_current(topic: Topic, cursor: GroupCursor) -> bool:
+    """Whether a cursor is still that of its group in its partition; asked of each, so not of a list of all."""
+    partition = topic.partitions.get(cursor.partition)
+    return partition is not None and partition.cursors.get(cursor.group) is cursor
 
 
 def _group_now(topic: Topic, topic_id: int | None, name: bytes) -> Group | None:

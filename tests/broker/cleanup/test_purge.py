@@ -6,13 +6,16 @@ import pytest
 
 from miniqueue.broker.cleanup import purge as clearing
 from miniqueue.broker.inspect.peeked import State
+from miniqueue.broker.model.topic import total
 from miniqueue.core.message.lanes import Priority
 from miniqueue.core.options.publish import PublishOptions
+from miniqueue.core.options.start import Edge
 from miniqueue.errors import InvalidDelayError, UnavailableError
 from miniqueue.errors.requests import InvalidOptionError, UnknownTopicError
 from tests.broker.inspect.test_peek import scatter
 from tests.broker.support import World, started_world
 from tests.fakes import settle_down
+from tests.tools.test_audit_of_retention import problems_of
 
 
 async def waiting(world, state):
@@ -157,6 +160,71 @@ async def test_every_commit_on_the_way_is_whole(monkeypatch, batch):
             assert stats.size_bytes == sum(map(len, left))
             after.clock.advance(-100)
             await broker.stop()
+
+
+WIDE = {"partitions": 40}
+
+
+async def fill_wide(world, *groups):
+    await world.broker.admin.create(b"t", WIDE).wait()
+    for group in groups:
+        await world.broker.groups.create(b"t", group)
+    for number in range(200):
+        world.broker.publish_with(b"t", b"x", PublishOptions(key=b"%d" % number))
+    await world.commit()
+
+
+@pytest.mark.parametrize("settings", [{}, {"ordered": True}, {"trace": True}])
+async def test_a_purge_of_many_partitions_takes_few_commits(settings, world):
+    await fill_wide(world, b"a", b"b", b"c")
+    await world.broker.admin.change(b"t", settings).wait()
+    before = len(world.store.batches)
+    assert await world.broker.purge(b"t") == 200
+    assert len(world.store.batches) - before <= 2 * 4  # some for each group
+    groups = world.broker._engine.topics.by_name[b"t"].groups.values()
+    assert [(group.depth, total("dropped_count", group.cursors)) for group in groups] == [(0, 200)] * 4
+
+
+async def test_a_purge_looks_at_no_partition_without_messages(world):
+    await world.broker.admin.create(b"t", WIDE).wait()
+    before = len(world.store.batches)
+    assert await world.broker.purge(b"t") == 0
+    assert len(world.store.batches) == before
+
+
+@pytest.mark.parametrize("change", ["delete", "create again", "seek", "cancel"])
+async def test_a_purge_of_many_partitions_is_interrupted(change, monkeypatch):
+    monkeypatch.setattr(clearing, "MAX_RUNS_PER_COMMIT", 30)  # so that each commit has some of the partitions
+    async with started_world() as world:
+        await fill_wide(world)
+        world.store.may_write.clear()
+        purge = asyncio.create_task(world.broker.purge(b"t"))
+        await settle_down()
+        removed = 200 - world.broker.inspect.depth(b"t")
+        assert 0 < removed < 200
+        if change == "cancel":
+            purge.cancel()
+        elif change == "seek":
+            moved = asyncio.create_task(world.broker.groups.seek(b"t", b"default", Edge.LATEST))
+        else:
+            moved = asyncio.create_task(world.broker.delete_topic(b"t"))
+        await settle_down()
+        if change == "create again":
+            world.broker.admin.create(b"t", WIDE)
+            world.broker.publish(b"t", [b"new"])
+        world.store.may_write.set()
+        if change == "cancel":
+            with pytest.raises(asyncio.CancelledError):
+                await purge
+            assert world.broker.inspect.depth(b"t") == 200 - removed
+        else:
+            assert removed <= await purge <= 200
+            await moved
+            assert (b"t" in world.broker.stats()) is (change != "delete")
+        if change == "create again":
+            assert await world.drain(b"t") == [b"new"]
+        assert problems_of(world.store.pairs()) == []
+        assert not world.broker.failed.done()
 
 
 async def test_a_long_backlog_is_loaded_page_by_page(world):
