@@ -19,11 +19,8 @@ def split_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
     count = sum(counts)
     if data == OK * count:
         return [OK * each for each in counts]
-    lines = data.split(b"\r\n")
-    if len(lines) == count + 1 and {line[:1] for line in lines[:-1]} <= {b"+", b"-", b":"}:
-        return _grouped([b"%b\r\n" % line for line in lines[:-1]], counts)
-    if len(lines) == 2 * count + 1 and lines[:-1:2] == [b"$%d" % size for size in map(len, lines[1::2])]:
-        return _grouped([b"%b\r\n%b\r\n" % bulk for bulk in zip(lines[::2], lines[1::2], strict=False)], counts)
+    if replies := _split_usual(data, count):
+        return _grouped(replies, counts)
     pieces, start = list[bytes](), 0
     for each in counts:
         end = start
@@ -34,6 +31,21 @@ def split_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
     if start != len(data):
         raise ProtocolError("more replies than commands")
     return pieces
+
+
+def split_each(data: bytes, count: int) -> list[bytes]:
+    """Return each of so many replies in `data`; raises ProtocolError if it does not consist of them."""
+    return _split_usual(data, count) or split_replies(data, [1] * count)
+
+
+def _split_usual(data: bytes, count: int) -> list[bytes]:
+    """Return each of so many replies, if all are lines, or all are bulk strings of one line; else nothing."""
+    lines = data.split(b"\r\n")
+    if len(lines) == count + 1 and {line[:1] for line in lines[:-1]} <= {b"+", b"-", b":"}:
+        return [b"%b\r\n" % line for line in lines[:-1]]
+    if len(lines) == 2 * count + 1 and lines[:-1:2] == list(map(b"$%d".__mod__, map(len, lines[1::2]))):
+        return list(map(b"%b\r\n%b\r\n".__mod__, zip(lines[::2], lines[1::2], strict=False)))
+    return []
 
 
 def _grouped(replies: Sequence[bytes], counts: Sequence[int]) -> list[bytes]:

@@ -37,6 +37,7 @@ BUDGETS = {
     "publish, one in a read of each of 50": 690,
     "publish, 32 in a read": 60,
     "publish, 1000 in a read": 1.9,
+    "publish, 32 with keys in a read": 138,
     "a transaction of 32, in a read": 74.5,
     "a batch of 32": 75.1,
     "a batch of 1000": 5.4,
@@ -122,6 +123,19 @@ def cost_of_publishing(messages: int, rounds: int, *, as_user: bool = False) -> 
         with counting() as counter:
             for _ in range(rounds):
                 assert await connection.send(read) == b"+OK\r\n" * messages
+        return counter.count / (messages * rounds)
+
+    return measured(body)
+
+
+def cost_of_publishing_with_keys(messages: int = 32, rounds: int = 20) -> float:
+    async def body(world):
+        connection = Connection(world)
+        read = b"".join(command(b"PUB", b"t", b"x" * 10, b"KEY", b"k%d" % number) for number in range(messages))
+        await connection.send(read)  # makes the topic
+        with counting() as counter:
+            for _ in range(rounds):
+                assert (await connection.send(read)).count(b"\r\n0-") == messages
         return counter.count / (messages * rounds)
 
     return measured(body)
@@ -330,6 +344,7 @@ PATHS = {
     "publish, one in a read of each of 50": cost_of_publishing_by_many,
     "publish, 32 in a read": lambda: cost_of_publishing(32, 20),
     "publish, 1000 in a read": lambda: cost_of_publishing(1000, 5),
+    "publish, 32 with keys in a read": cost_of_publishing_with_keys,
     "a transaction of 32, in a read": cost_of_transactions,
     "a batch of 32": cost_of_publishing_together,
     "a batch of 1000": lambda: cost_of_batches(b"PUBBATCH", ()),

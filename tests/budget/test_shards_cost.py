@@ -23,9 +23,9 @@ SLACK = 0.15
 #: together, from chunks of 1 to 500; publish 32 in a read of each of 8 clients, and 32 with keys in a read; 100 of a
 #: stream, acknowledged together. The clients are at the door of shard 0.
 BUDGETS = {
-    "a topic of the own shard": (1890, 65.4, 66, 32.9, 1220, 20),
-    "a topic of another shard": (2970, 106, 112, 73.3, 1740, 28),
-    "a spread topic": (3160, 104, 93, 67, 1940, 172),
+    "a topic of the own shard": (1890, 65.4, 66, 32.9, 140, 20),
+    "a topic of another shard": (2970, 106, 110, 73.3, 254, 27.3),
+    "a spread topic": (3160, 104, 92.5, 67, 658, 165),
 }
 TOPIC_OF = dict(zip(BUDGETS, TOPICS, strict=True))
 

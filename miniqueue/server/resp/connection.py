@@ -37,6 +37,7 @@ from miniqueue.server.resp.commands.subscribe import Stream
 from miniqueue.server.resp.commands.transaction import Execution, Transaction, publish_run
 from miniqueue.server.resp.guard import Guard
 from miniqueue.server.resp.incoming import CommandQueue
+from miniqueue.server.resp.keyed import PUBS, keyed_run, publish_keyed
 from miniqueue.server.resp.refusals import Reason, reason_of
 from miniqueue.server.resp.replies import ReplyQueue
 from miniqueue.server.resp.router import Router
@@ -352,6 +353,8 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out_step(self, commands: list[Parsed], start: int) -> int:
         """Carry out some commands from a position on; return the position after them."""
+        if commands[start][0] in PUBS and (together_count := self._publish_together(commands, start)):
+            return start + together_count
         position, outgoing, incoming = start, self._replies, self._incoming
         most_unsent_bytes = outgoing.unsent_bytes + STEP_REPLIES_BYTES
         for command in commands[start : start + STEP_COMMANDS]:
@@ -361,6 +364,20 @@ class RespConnection(asyncio.Protocol):
             if is_held_up or incoming.postponed or outgoing.unsent_bytes > most_unsent_bytes:
                 break
         return position
+
+    def _publish_together(self, commands: Sequence[Parsed], start: int) -> int:
+        """Publish messages with keys from a position on; return how many, 0 if the next one is carried out alone."""
+        if self.mode is not None or self.broker.backpressure.must_wait:
+            return 0
+        run = keyed_run(commands, start)
+        if run is None or not (self.guard is None or self.guard.lets_publish(run.topic)):
+            return 0
+        if self.router is None or not self.router.publish_keyed(run):
+            try:
+                publish_keyed(self, run)
+            except MiniqueueError:  # one of them is refused, or all are
+                return 0
+        return len(run.keys)
 
     def _must_stop(self) -> bool:
         if self._life >= CLOSING or self._hold is not None or self._is_slow:

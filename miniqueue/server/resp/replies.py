@@ -44,6 +44,23 @@ class LateReply(Commit):
         self.reply, self.is_done, self.error = reply, True, _GIVEN
 
 
+class Several(bytes):
+    """Replies to several commands, which wait for one commit: if it fails, each of them is its error.
+
+    Attributes:
+      reply_count: how many they are.
+    """
+
+    reply_count: int
+
+    @classmethod
+    def of(cls, replies: bytes, count: int) -> "Several":
+        """Return replies that are joined."""
+        several = cls(replies)
+        several.reply_count = count
+        return several
+
+
 _GIVEN: Final = MiniqueueError("the reply is that of another process")
 
 
@@ -214,8 +231,11 @@ class ReplyQueue:
             if commit is not None:
                 if not commit.is_done:
                     break
-                if commit.error is not None:
-                    reply = commit.reply if isinstance(commit, LateReply) else _error(commit.error)
+                if isinstance(commit, LateReply):
+                    reply = commit.reply
+                elif commit.error is not None:
+                    times = reply.reply_count if isinstance(reply, Several) else times
+                    reply = _error(commit.error)
             ready.append(reply * times)
             outcomes.popleft()
         return ready

@@ -8,6 +8,7 @@ from miniqueue.errors import MiniqueueError
 from miniqueue.server.cluster.nodes import Nodes
 from miniqueue.server.resp.commands.context import Client
 from miniqueue.server.resp.guard import Guard
+from miniqueue.server.resp.keyed import KeyedRun
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.wire.resp_reader import Parsed
 
@@ -17,6 +18,10 @@ class Router(Protocol):
 
     def execute(self, command: Parsed) -> bool:
         """Carry out a command, and see to its reply, if it concerns other processes; return whether it does."""
+        ...
+
+    def publish_keyed(self, run: KeyedRun) -> bool:
+        """Publish messages with keys, and see to their replies, if they concern others; return whether they do."""
         ...
 
     def own(self, command: Parsed) -> Parsed | None:

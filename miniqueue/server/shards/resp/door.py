@@ -18,6 +18,7 @@ from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.errors import InvalidTopicError, MiniqueueError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.events import EventStream
+from miniqueue.server.resp.keyed import KeyedRun
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.link import Tunneled
 from miniqueue.server.shards.links.peers import Peers
@@ -91,8 +92,7 @@ class Door:
         if client.guard is not None and not client.guard.lets_publish(topic):
             return self._execute(command)
         if topic != self._last_topic:
-            self._last_shard = self._shard_of(topic)
-            self._last_topic = topic
+            self._find(topic)
         if part_count := client.broker.spread_of(topic):
             if isinstance(command, Run) or command[0] == b"PUBLISH":
                 self._spread.publish(topic, part_count, payloads)
@@ -104,6 +104,22 @@ class Door:
             return False
         else:
             self._owners.lead(self._last_shard, topic, command)
+        return True
+
+    def publish_keyed(self, run: KeyedRun) -> bool:
+        """Publish messages with keys to a topic of another shard, or to a spread topic; return whether it is one."""
+        topic = run.topic
+        try:
+            if topic != self._last_topic:
+                self._find(topic)
+            if part_count := self._client.broker.spread_of(topic):
+                self._spread.publish_run(run, part_count)
+            elif self._last_shard == self._own:
+                return False
+            else:
+                self._owners.lead_run(self._last_shard, run)
+        except MiniqueueError as exc:
+            self._client.reply(self._client.refusal(exc) * len(run.keys))
         return True
 
     def own(self, command: Parsed) -> Parsed | None:
@@ -199,6 +215,11 @@ class Door:
                 return None
             topic = command[topic_at]
         return self._shard_of(topic), topic
+
+    def _find(self, topic: bytes) -> None:
+        """Note where the next messages are published; raises InvalidTopicError."""
+        self._last_shard = self._shard_of(topic)
+        self._last_topic = topic
 
     def _shard_of(self, topic: bytes) -> int:
         if SEPARATOR in topic:  # no client can name a part

@@ -7,6 +7,7 @@ from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.errors import MiniqueueError, NotAuthenticatedError
 from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.connection import CONNECTION_BYTES, RespConnection
+from miniqueue.server.resp.keyed import KeyedRun
 from miniqueue.server.resp.shared import Shared
 from miniqueue.server.shards.links.introduction import Introduction, parse_introduction
 from miniqueue.server.shards.links.link import END_WAIT, GIVE_UP, JOIN, order
@@ -124,6 +125,10 @@ class _Orders:
             return False
         self._client.obey(command[1:])
         return True
+
+    def publish_keyed(self, run: KeyedRun) -> bool:
+        """Leave messages to this shard."""
+        return False
 
     def own(self, command: Parsed) -> Parsed:
         """Return a command as it is: what comes over a link concerns this shard."""

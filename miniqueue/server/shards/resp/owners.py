@@ -20,6 +20,7 @@ from miniqueue.errors import MiniqueueError, ProtocolError
 from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import Waiting, answer_later
+from miniqueue.server.resp.keyed import PUBS, KeyedRun, encode_keyed
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.introduction import Introduction
@@ -155,13 +156,7 @@ class Owners:
         client, link, data = self._client, self.link(shard), encode(command)
         word = b"" if isinstance(command, (Run, RunTransaction)) else command[0].upper()
         if isinstance(command, Run) or word in SHORT:
-            reply_count, are_lines = reply_count_of(command), word in (b"", b"PUBLISH")
-            last = self._outgoing[shard][-1] if shard in self._outgoing else None
-            if last is not None and client.await_more(last.late, len(data)):
-                last.extend(data, reply_count, are_lines=are_lines)
-            else:
-                late = client.await_reply(len(data))
-                self._send_soon(shard, _Short(data, reply_count, late, are_lines=are_lines))
+            self._forward_short(shard, data, reply_count_of(command), are_lines=word in (b"", b"PUBLISH"))
             return
         self.send_gathered()
         if word in WAITING:
@@ -173,6 +168,25 @@ class Owners:
         else:
             client.hold()
             link.send(data, Batch(client.send, client.release, partial(self._fail, word)))
+
+    def lead_run(self, shard: int, run: KeyedRun) -> None:
+        """Send messages with keys to the owner of their topic, or the client there; raises MiniqueueError."""
+        count = len(run.keys)
+        if moved := self._moved(shard, run.topic, [PUBS[0]]):
+            self._client.reply(moved * count)
+        else:
+            self.link(shard)
+            data = encode_keyed([run.topic] * count, run.payloads, run.keys)
+            self._forward_short(shard, data, count, are_lines=False)
+
+    def _forward_short(self, shard: int, data: bytes, reply_count: int, *, are_lines: bool) -> None:
+        client = self._client
+        last = self._outgoing[shard][-1] if shard in self._outgoing else None
+        if last is not None and client.await_more(last.late, len(data)):
+            last.extend(data, reply_count, are_lines=are_lines)
+        else:
+            late = client.await_reply(len(data))
+            self._send_soon(shard, _Short(data, reply_count, late, are_lines=are_lines))
 
     def forward_receive_any(self, shard: int, command: Command) -> None:
         """Send a RECEIVEANY to the shard that has all of its topics; raises ShardAwayError."""
@@ -190,9 +204,9 @@ class Owners:
         batch = Batch(None, lambda data: client.release(reply_of(data)), partial(self._fail, b"EXEC"))
         link.send(b"".join(map(encode, commands)), batch)
 
-    def gather(self, shard: int, command: Command, late: LateReply) -> None:
-        """Send a command with a short reply, for which `late` waits, with what else is sent in this iteration."""
-        self._send_soon(shard, _Short(encode_command(command), 1, late))
+    def gather(self, shard: int, commands: bytes, late: LateReply, reply_count: int = 1) -> None:
+        """Send commands with short replies, for which `late` waits, with what else is sent in this iteration."""
+        self._send_soon(shard, _Short(commands, reply_count, late))
 
     def send_gathered(self) -> None:
         """Send what was gathered, to each owner at once."""

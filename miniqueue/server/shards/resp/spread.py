@@ -20,6 +20,7 @@ from miniqueue.errors import MiniqueueError, PayloadTooLargeError
 from miniqueue.server.resp.commands import table
 from miniqueue.server.resp.commands.context import answer_later
 from miniqueue.server.resp.commands.receive import settle_by_receipt
+from miniqueue.server.resp.keyed import KeyedRun
 from miniqueue.server.resp.replies import LateReply
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.earlier import Published, needs_to_ask
@@ -27,10 +28,10 @@ from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import order
 from miniqueue.server.shards.resp.got import Got
 from miniqueue.server.shards.resp.owners import Owners, charged_to
-from miniqueue.server.shards.resp.parts import asking, batches, parting, setting
+from miniqueue.server.shards.resp.parts import asking, batches, keyed, parting, setting
 from miniqueue.server.shards.resp.parts.stream import SpreadStream
 from miniqueue.server.shards.resp.receiver import Receiver
-from miniqueue.wire.resp_parser import Command
+from miniqueue.wire.resp_parser import Command, encode_command
 from miniqueue.wire.resp_reader import Run
 from miniqueue.wire.resp_replies import error
 
@@ -94,6 +95,11 @@ class SpreadTopics:
             self._owners.forward(shard, own)
         elif reply := table.execute(self._client, own):
             self._client.reply(reply)
+
+    def publish_run(self, run: KeyedRun, part_count: int) -> None:
+        """Publish messages in the parts of their keys; for those of a shard that is away, the reply is an error."""
+        places = self._parts_of(run.topic, part_count)
+        keyed.publish_run(self._client, self._owners.gather, self._own, places, run)
 
     def _parts_of(self, topic: bytes, part_count: int) -> list[tuple[bytes, int]]:
         """Return the names of the parts of a topic, each with its shard."""
@@ -206,7 +212,7 @@ class SpreadTopics:
                 here.append(words)
                 here_late.append(late)
             else:
-                self._owners.gather(shard, words, late)
+                self._owners.gather(shard, encode_command(words), late)
         if here:
             client.when_room(partial(batches.publish_here, client, here, here_late))
 

@@ -48,9 +48,10 @@ def nodes_of(number: int) -> Nodes:
 class Member:
     """One shard, with the applications of its ports."""
 
-    def __init__(self, shard: Shard, broker: Broker, sign_in: Authenticator | None) -> None:
+    def __init__(self, shard: Shard, broker: Broker, store: FaultyStore, sign_in: Authenticator | None) -> None:
         self.shard = shard
         self.broker = broker
+        self.store = store
         self.sign_in = sign_in
         self.http = HttpApp(broker, sign_in)
         self.monitoring = MonitorApp(broker, sign_in)
@@ -162,14 +163,14 @@ async def fleet_in(directory: Path, sign_in: Authenticator | None = None) -> Asy
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         limits = BrokerLimits(max_topics=100, max_partitions=100, has_users=sign_in is not None)
-        broker = broker_on(FaultyStore(), clock, limits=limits)
+        store = FaultyStore()
+        broker = broker_on(store, clock, limits=limits)
         broker.place(Placing(number, COUNT))
         await broker.start()
         ends = socket.socketpair()
         sockets += ends
-        member = Member(
-            Shard(Placing(number, COUNT), paths, listener, ends[0], nodes=nodes_of(number)), broker, sign_in
-        )
+        shard = Shard(Placing(number, COUNT), paths, listener, ends[0], nodes=nodes_of(number))
+        member = Member(shard, broker, store, sign_in)
         await member.listen()
         members.append(member)
     try:
