@@ -220,7 +220,8 @@ class Parent:
             self._close(child)
         elif word == READY:
             child.is_ready = True
-            if not self._was_ready and all(each.is_ready for each in self._children):
+            is_starting = not (self._was_ready or self._is_stopping)
+            if is_starting and all(each.is_ready for each in self._children):
                 self._was_ready = True
                 self._on_ready()
         elif word == RELOADED:
