@@ -116,7 +116,7 @@ def of_shards(request: BaseHTTPRequestHandler) -> None:
 
 
 def test_stores_of_all_shards_are_received_at_the_same_time(received_from):
-    assert received_from(of_shards) == PAIRS
+    assert sorted(received_from(of_shards)) == PAIRS  # in which order they come depends on the network
 
 
 @pytest.mark.parametrize("count", [b"1", b"65", b"10000000000000000", b'"2"', b"null", b"2.5", b"true"])

@@ -66,7 +66,7 @@ def test_variables_and_file_configure_it_and_flags_win(trust, tmp_path):
 def test_human_log_lines_are_not_json(trust, tmp_path):
     broker = BrokerProcess([*FREE_PORTS, *trust.flags, "-human", "-storage", "memory"], cwd=tmp_path)
     try:
-        broker.wait_for_line("ready")
+        broker.wait_for_line("] ready ")
         broker.stop()
         assert "{" not in broker.output
     finally:

@@ -161,7 +161,7 @@ def test_sighup_during_a_start_reads_the_users_again_when_it_is_ready(tmp_path, 
     held.release()
     assert held.process.stderr is not None
     said = ""
-    while "there are no users to be read again" not in said:
+    while not all(words in said for words in ("there are no users to be read again", '"ready"')):
         line = held.process.stderr.readline()
         assert line, said
         said += line
