@@ -17,10 +17,15 @@ from typing import Any, NamedTuple, Protocol
 import redis
 
 from tests.acceptance import patient
+from tests.acceptance.process import SPREAD
 from tests.acceptance.tools import MAX_SECONDS
 
 #: With one receipt a refusal is an error, with several one of the results, as this one always is.
 UNKNOWN_RECEIPT = "0000000000000000-0"
+#: A stream has an order, and so have the messages of a key, if the topics of the tests are spread.
+IN_ORDER = ("KEY", "k") if SPREAD else ()
+#: The groups that a topic has before any is created: a spread topic is created by itself.
+FIRST_GROUPS = {"default"} if SPREAD else set[str]()
 #: Takes messages as a program of its own does, says so, and does nothing more.
 CONSUMER = """
 import sys, redis
@@ -135,13 +140,15 @@ class Topic:
         self._port, self._name = port, name
         self._client = patient.Redis(port=port, protocol=3, decode_responses=True)
         self._receipts: dict[tuple[str, str], str] = {}
+        self._partition = 0  # that has all messages
 
     def _ask(self, *words: object) -> Any:
         return self._client.execute_command(*words)
 
     def add(self, *texts: str) -> None:
         for text in texts:
-            self._ask("PUB", self._name, text)
+            message_id = self._ask("PUB", self._name, text, *IN_ORDER)
+            self._partition = int(message_id.partition("-")[0])
 
     def make_group(self, group: str, *, is_new_only: bool = False) -> None:
         self._ask("GROUP CREATE", self._name, group, "FROM", "latest" if is_new_only else "earliest")
@@ -186,7 +193,7 @@ class Topic:
 
     def range(self, count: int, from_ms: int | None = None) -> list[Entry]:
         start = (0,) if from_ms is None else ("TIME", from_ms)
-        page = self._ask("READ", self._name, 0, *start, "COUNT", count)
+        page = self._ask("READ", self._name, self._partition, *start, "COUNT", count)
         return [Entry(text, attributes["published_at_ms"]) for _id, text, attributes in page["messages"]]
 
     def length(self) -> int:
@@ -196,7 +203,7 @@ class Topic:
         return int(self._ask("STATS", self._name)["published"])
 
     def groups(self) -> list[GroupFigures]:
-        rows = self._ask("GROUP LIST", self._name)
+        rows = [row for row in self._ask("GROUP LIST", self._name) if row["name"] not in FIRST_GROUPS]
         return [GroupFigures(row["name"], row["leased"], row["lag"] - row["leased"]) for row in rows]
 
 

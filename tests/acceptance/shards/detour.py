@@ -31,10 +31,16 @@ def shard_of(placing: Placing, topic: bytes) -> int:
         return DOOR
     part = parse_part(topic)
     if part is not None:
-        return 1 + (shard_of(placing, part[0]) - 1 + part[1]) % owner_count
+        return shard_of_part(placing, *part)
     while topic.endswith(DEAD_LETTER_SUFFIX):
         topic = topic[: -len(DEAD_LETTER_SUFFIX)]
     return 1 + slot_of(topic) * owner_count // SLOT_COUNT
+
+
+def shard_of_part(placing: Placing, topic: bytes, number: int) -> int:
+    """Return the number of the shard with a part of a spread topic, which is never the door."""
+    owner_count = placing.shard_count - 1
+    return 1 + (shard_of(placing, topic) - 1 + number) % owner_count if owner_count else DOOR
 
 
 async def _serve(
@@ -53,6 +59,6 @@ async def _serve(
 _real_serve = run._serve
 
 if __name__ == "__main__":
-    Placing.shard_of = shard_of
+    Placing.shard_of, Placing.shard_of_part = shard_of, shard_of_part
     run._serve = _serve
     sys.exit(cli.main(sys.argv[1:]))

@@ -19,23 +19,17 @@ EXCEPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 
 _ORDER: Final = "the messages have no keys, so those of different parts have no order"
 _IDS: Final = "expects ids that begin with 0-0; those of a spread topic begin with the number of a part"
-_ONE_PARTITION: Final = "reads partition 0, which has some of the messages of a spread topic"
 _EXISTS: Final = "expects that the topic does not exist before; a spread one is created, with the group default"
 _WINDOW: Final = "a stream of one message at a time can hold another one of each part; docs/shards.md says so"
-_OF_STREAMS: Final = "clients/test_from_redis_streams.py::"
 #: With MINIQUEUE_TEST_SPREAD.
 SPREAD_EXCEPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "clients/cluster/test_cluster_clients.py::test_node_clients_as_cluster_clients": _IDS,
         "clients/cluster/test_cluster_clients.py::test_redis_py_as_a_cluster_client": _ORDER,
+        "clients/test_across_protocols.py::test_published_over_resp_consumed_over_http": _ORDER,
         "clients/test_curl.py::test_a_message_has_options": _IDS,
         "clients/test_curl.py::test_a_stream_carries_every_command": _ORDER,
         "clients/test_curl.py::test_messages_are_received_and_settled": _ORDER,
-        f"{_OF_STREAMS}test_a_group_begins_where": _ORDER,
-        f"{_OF_STREAMS}test_a_group_can_be_put_back": _ORDER,
-        f"{_OF_STREAMS}test_the_figures_of_groups": _EXISTS,
-        f"{_OF_STREAMS}test_the_log": _ONE_PARTITION,
-        f"{_OF_STREAMS}test_what_is_added_is_handed_out_in_order": _ORDER,
         "clients/test_redis_cli.py::test_netcat_consumes": _ORDER,
         "clients/test_redis_py.py::test_a_pipeline_of_1000": _ORDER,
         "clients/test_redis_py.py::test_nack_returns_to_the_front": _ORDER,
