@@ -140,7 +140,7 @@ class Topic:
         self._port, self._name = port, name
         self._client = patient.Redis(port=port, protocol=3, decode_responses=True)
         self._receipts: dict[tuple[str, str], str] = {}
-        self._partition = 0  # that has all messages
+        self._partition = 0  # the number of the partition that has all messages
 
     def _ask(self, *words: object) -> Any:
         return self._client.execute_command(*words)
