@@ -153,7 +153,12 @@ def _older_first(group: Group, dispatch: Callable[[Group], None]) -> None:
     group.old_first = None
     is_ordered = topic.settings.ordered
     if topic.growths and (is_ordered or group.membership is not None):
-        group.old_first = OldFirst(topic.growths, topic.partition_count, group.cursors, is_ordered=is_ordered)
+        arguments = topic.growths, topic.partition_count, group.cursors
+        if before is not None and before.is_for(*arguments, is_ordered=is_ordered):
+            group.old_first = before
+            before.hold()  # readers may be new
+        else:
+            group.old_first = OldFirst(*arguments, is_ordered=is_ordered)
         # A removal may have inspected a cursor before anything was held back.
         hold_back_all(group.cursors)
     elif before is not None:

@@ -16,11 +16,11 @@ Only the ends of the logs at each growth are stored; the cursors contain what is
 cursors: no line of Python runs for each of them, except for those with older messages.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import compress, repeat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, compress, filterfalse, repeat
 from math import gcd, inf
-from operator import attrgetter
-from typing import Final, NamedTuple
+from operator import attrgetter, eq, ge, itemgetter, methodcaller, or_, sub
+from typing import Final, NamedTuple, TypeAlias
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import RETURN_RANGES, Range
@@ -31,6 +31,10 @@ from miniqueue.core.keyed.reader import with_reader
 from miniqueue.core.message.lanes import partition_of
 
 _log, _partition = attrgetter("log"), attrgetter("partition")
+_open_chunks, _read_seq = attrgetter("open_chunks"), attrgetter("read_seq")
+_tail_seq, _acked_count, _dropped_count = attrgetter("tail_seq"), attrgetter("acked_count"), attrgetter("dropped_count")
+_olds, _held, _items = attrgetter("olds"), attrgetter("held"), methodcaller("items")
+_first, _second, _last = itemgetter(0), itemgetter(1), itemgetter(-1)
 
 #: Maximum number of growths that a topic remembers; of more, the oldest are forgotten, to keep the list of waits short.
 MAX_GROWTHS: Final = 64
@@ -48,27 +52,40 @@ class Growth(NamedTuple):
     ends: Mapping[int, int]
 
 
-class _Wait:
-    """A wait of some logs, from their ends at a growth on, until other logs are settled up to their ends."""
+#: A cursor, and the end of its log at a growth.
+_Log: TypeAlias = tuple[GroupCursor, int]
 
-    def __init__(self, growth: Growth, cursors: Sequence[GroupCursor]) -> None:
-        ends = [*map(growth.ends.get, map(_partition, cursors), repeat(0))]
-        self._olds = [*compress(zip(cursors, ends, strict=True), ends)]
-        self.held = dict(zip(cursors, ends, strict=True))
-        if len(self._olds) == 1:
-            del self.held[self._olds[0][0]]  # its log alone keeps its order
+
+class _Wait:
+    """A wait of some logs, from their ends at a growth on, until other logs are settled up to their ends.
+
+    Args:
+      logs: the cursors among which a key may have moved, and the ends of their logs at the growth.
+
+    Attributes:
+      olds: the logs that are not known to be settled, and their ends; `is_over` looks at the last one first.
+      held: the logs that wait, and their ends.
+    """
+
+    __slots__ = ("_in_the_way", "held", "olds")
+
+    def __init__(self, logs: Sequence[_Log]) -> None:
+        self.olds = [*filter(_second, logs)]
+        self.held = dict(logs)
+        if len(self.olds) == 1:
+            del self.held[self.olds[0][0]]  # its log alone keeps its order
         self._in_the_way: view.ReturnedMessage | None = None
 
     def is_over(self, ranges: Sequence[Range]) -> bool:
         """Whether all older messages are settled; returned messages count if they are in one of `ranges`."""
-        while self._olds:
-            cursor, end_seq = self._olds[-1]
+        while self.olds:
+            cursor, end_seq = self.olds[-1]
             if cursor.tail_seq < end_seq:
                 return False  # it is not committed yet
             # An empty cursor is settled; its ranges may not be loaded, as no consumer takes from it.
             if cursor.depth and not self._is_settled(cursor, end_seq, ranges):
                 return False
-            self._olds.pop()
+            self.olds.pop()
             self._in_the_way = None
         return True
 
@@ -95,14 +112,15 @@ class OldFirst:
         self, growths: Sequence[Growth], partition_count: int, cursors: Sequence[GroupCursor], *, is_ordered: bool
     ) -> None:
         self._ranges = RETURN_RANGES if is_ordered else RETURN_RANGES[:1]
+        self._growths, self._partition_count = tuple(growths), partition_count
         self._cursors = cursors
         self._waits: list[_Wait] = []
         modulus = partition_count
         for growth in reversed(growths):
             modulus = gcd(modulus, growth.partition_count)
-            self._waits += [_Wait(growth, related) for related in _related(cursors, modulus)]
-        self._waits = [wait for wait in self._waits if not wait.is_over(self._ranges)]
-        self._hold()
+            self._waits += filter(_olds, map(_Wait, _related(cursors, growth, modulus)))
+        self._end_waits()
+        self.hold()
 
     @property
     def is_over(self) -> bool:
@@ -116,37 +134,57 @@ class OldFirst:
 
     def look(self) -> bool:
         """End the waits whose older messages are settled; return whether there were any."""
-        remaining = [wait for wait in self._waits if not wait.is_over(self._ranges)]
-        has_changed = len(remaining) < len(self._waits)
+        has_changed = self._end_waits()
         if has_changed:
-            self._waits = remaining
-            self._hold()
+            self.hold()
         return has_changed
+
+    def _end_waits(self) -> bool:
+        over = [wait for wait in compress(self._waits, _may_be_over(self._waits)) if wait.is_over(self._ranges)]
+        if over:
+            self._waits = [*filterfalse(set(over).__contains__, self._waits)]
+        return bool(over)
 
     def end(self) -> None:
         """Remove all stops."""
         self._waits = []
-        self._hold()
+        self.hold()
 
-    def _hold(self) -> None:
-        stops: dict[GroupCursor, float] = dict.fromkeys(self._cursors, inf)
-        for wait in self._waits:
-            stops.update(zip(wait.held, map(min, map(stops.__getitem__, wait.held), wait.held.values()), strict=True))
+    def is_for(
+        self, growths: Sequence[Growth], partition_count: int, cursors: Sequence[GroupCursor], *, is_ordered: bool
+    ) -> bool:
+        """Whether another object with these arguments would hold back the same; there may be thousands of waits."""
+        is_same = self._cursors is cursors and self._partition_count == partition_count
+        return is_same and self._growths == tuple(growths) and is_ordered == (self._ranges is RETURN_RANGES)
+
+    def hold(self) -> None:
+        """Set the stops of the logs."""
+        # Of several stops of a cursor, the first one counts, which is the last in this order.
+        held = sorted(chain.from_iterable(map(_items, map(_held, self._waits))), key=_second, reverse=True)
+        stops: dict[GroupCursor, float] = dict.fromkeys(self._cursors, inf) | dict(held)
         set_each(map(_log, stops), "stop", stops.values())
         # If keys were not ordered before, messages after the stop may be indexed already.
         for cursor, reader in with_reader(self._cursors):
             reader.turns.hold(stops[cursor])
 
 
-def _related(cursors: Sequence[GroupCursor], modulus: int) -> list[Sequence[GroupCursor]]:
-    """Return the sets of cursors among which a key may move."""
-    related: list[Sequence[GroupCursor]] = []
+def _may_be_over(waits: Sequence[_Wait]) -> Iterator[bool]:
+    """Return whether each of some waits may be over: not if the log that it looks at next has older messages left."""
+    olds = [*map(_last, map(_olds, waits))]
+    cursors, ends = [*map(_first, olds)], map(_second, olds)
+    heads = map(next, map(iter, map(_open_chunks, cursors)), map(_read_seq, cursors))
+    lefts = map(sub, map(_tail_seq, cursors), map(_acked_count, cursors))
+    return map(or_, map(ge, heads, ends), map(eq, lefts, map(_dropped_count, cursors)))
+
+
+def _related(cursors: Sequence[GroupCursor], growth: Growth, modulus: int) -> Iterator[Sequence[_Log]]:
+    """Yield the sets of cursors among which a key may have moved at a growth, with the ends of their logs."""
     for lane in by_priority(cursors):
+        logs = [*zip(lane, map(growth.ends.get, map(_partition, lane), repeat(0)), strict=True)]
         if lane[-1].partition - lane[0].partition == len(lane) - 1:  # usually each partition has one
-            related += [lane[start::modulus] for start in range(min(modulus, len(lane)))]
+            yield from map(logs.__getitem__, map(slice, range(min(modulus, len(lane))), repeat(None), repeat(modulus)))
         else:
-            families: dict[int, list[GroupCursor]] = {}
-            for cursor in lane:
-                families.setdefault(partition_of(cursor.partition) % modulus, []).append(cursor)
-            related += families.values()
-    return related
+            families: dict[int, list[_Log]] = {}
+            for log in logs:
+                families.setdefault(partition_of(log[0].partition) % modulus, []).append(log)
+            yield from families.values()

@@ -1,9 +1,12 @@
 """Which logs wait for which when partitions are added."""
 
+from math import inf
+
 import pytest
 
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
+from miniqueue.core.cursor.recording import Kind
 from miniqueue.core.cursor.state import CursorState
 from miniqueue.core.group.growth import Growth, OldFirst
 from miniqueue.core.message.message import Chunk
@@ -68,3 +71,42 @@ def test_nothing_is_held_back_any_more_at_the_end():
     assert cursors[1].take(1, 0) is None
     old.end()
     assert cursors[1].take(1, 0) is not None
+
+
+def test_of_two_growths_the_first_stop_counts():
+    cursors = cursors_of(3, 3, 3, 3)
+    growths = [Growth(1, {0: 1}), Growth(2, {0: 2, 1: 2})]
+    old = OldFirst(growths, 4, cursors, is_ordered=True)
+    assert [cursor.log.stop for cursor in cursors] == [inf, 0, 0, 0]
+    cursors[0].ack(cursors[0].take(1, 0))
+    assert old.look()
+    assert [cursor.log.stop for cursor in cursors] == [inf, inf, 0, 0]
+
+
+def test_what_was_dropped_before_it_was_read_is_in_nobodys_way():
+    cursors = cursors_of(1, 1)
+    old = OldFirst([Growth(1, {0: 1})], 2, cursors, is_ordered=True)
+    cursors[0].drop(cursors[0].take(1, 0), Kind.PURGED)
+    assert old.look()
+    assert cursors[1].take(1, 0) is not None
+
+
+def test_what_is_not_committed_is_waited_for():
+    cursors = cursors_of(0, 1)
+    old = OldFirst([Growth(1, {0: 1})], 2, cursors, is_ordered=True)
+    assert not old.look()
+    cursors[0].append(Chunk(0, 1, [b"x"]))
+    assert not old.look()
+    cursors[0].ack(cursors[0].take(1, 0))
+    assert old.look()
+
+
+def test_it_is_known_whether_another_would_hold_back_the_same():
+    cursors, growths = cursors_of(1, 1), [Growth(1, {0: 1})]
+    old = OldFirst(growths, 2, cursors, is_ordered=True)
+    assert old.is_for(growths, 2, cursors, is_ordered=True)
+    assert not old.is_for(growths, 2, cursors, is_ordered=False)
+    assert not old.is_for(growths, 2, list(cursors), is_ordered=True)
+    growths.append(Growth(2, {0: 1}))
+    assert not old.is_for(growths, 2, cursors, is_ordered=True)
+    assert not old.is_for(growths[:1], 3, cursors, is_ordered=True)

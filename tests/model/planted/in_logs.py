@@ -65,7 +65,7 @@ def keys_are_elsewhere_where_there_are_four(patch: Patch) -> None:
 
 
 def keys_overtake_where_partitions_are_added(patch: Patch) -> None:
-    patch.setattr(OldFirst, "_hold", lambda self: None)
+    patch.setattr(OldFirst, "hold", lambda self: None)
 
 
 def two_members_read_a_partition(patch: Patch) -> None:
