@@ -155,7 +155,7 @@ def _weights(own: int, lately: list[float], even: list[float]) -> list[float]:
     total = sum(lately)
     lacking = [max(0.0, share * total - each) for share, each in zip(even, lately, strict=True)]
     surplus = max(0.0, lately[own] - even[own] * total)
-    if surplus == 0:
+    if surplus == 0 or not any(lacking):  # rounded, equal numbers can differ from their mean
         return [float(shard == own) for shard in range(len(even))]
     weights = [surplus / lately[own] * each / sum(lacking) for each in lacking]
     weights[own] = 1 - surplus / lately[own]

@@ -92,6 +92,19 @@ def test_parts_stay_even_while_publishers_connect_elsewhere():
     assert doors.unevenness < 0.1
 
 
+@pytest.mark.parametrize("shard_count", [2, 3, 5, 7])
+def test_doors_that_accept_exactly_as_many_keep_all_of_it(shard_count):
+    doors = Doors(shard_count, shard_count)
+    for _ in range(50):
+        for door in range(shard_count):
+            doors.publish(door, 7)
+        doors.report()
+    doors.stayed = doors.sent = 0
+    for door in range(shard_count):
+        doors.publish(door, 1)
+    assert doors.stayed == doors.sent
+
+
 def test_without_reports_parts_are_served_in_turn():
     doors = Doors(3, 6)
     for _ in range(60):
