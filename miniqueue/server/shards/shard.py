@@ -169,20 +169,24 @@ class Shard:
         return await loop.create_server(back, sock=self._back)
 
     def _report(self, held: HeldByShards) -> bytes:
-        """Return what the other shards hear of this one: what users with quotas have, and what clients publish."""
-        return orjson.dumps({"held": held.own(), "accepted": self.peers.part_choice.report()})
+        """Return what the others hear of this shard: what users with quotas have, what clients publish and ask for."""
+        peers = self.peers
+        report = {"held": held.own(), "accepted": peers.part_choice.report(), "asked": peers.take_choice.report()}
+        return orjson.dumps(report)
 
     def _hear(self, held: HeldByShards, shard: str, said: bytes) -> None:
         """Take what another shard says."""
         report = orjson.loads(said)
         held.take(shard, report["held"])
         self.peers.part_choice.take(int(shard), report["accepted"])
+        self.peers.take_choice.take(int(shard), report["asked"])
 
     async def _follow(self) -> None:
         """Choose parts by what the shards report, until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
             self.peers.part_choice.follow()
+            self.peers.take_choice.follow()
 
     def drain(self) -> "set[asyncio.Task[None]]":
         """Return the tasks that serve requests of other shards now, and end after them."""

@@ -144,11 +144,11 @@ class _Topic:
         new = [now - then if now >= then else now for now, then in zip(accepted, before, strict=True)]
         self._before = accepted
         self._lately = [KEPT * lately + each for lately, each in zip(self._lately, new, strict=True)]
-        self._weights = _weights(self._own, self._lately, self._even)
+        self._weights = weights_of(self._own, self._lately, self._even)
         return sum(self._lately) >= 1 or before is accepted
 
 
-def _weights(own: int, lately: list[float], even: list[float]) -> list[float]:
+def weights_of(own: int, lately: list[float], even: list[float]) -> list[float]:
     """Return which part of what this process accepts each shard gets, so that all together get even parts."""
     if lately[own] < 1:
         return even

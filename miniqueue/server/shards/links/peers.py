@@ -20,6 +20,7 @@ from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.kept import KeptLinks
 from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.server.shards.links.part_choice import PartChoice
+from miniqueue.server.shards.links.take_choice import TakeChoice
 from miniqueue.wire.resp_replies import bulk
 
 #: How often a shard is asked whether it answers, and how long it may take.
@@ -41,6 +42,7 @@ class Peers:
     Attributes:
       chance: decides which shard is asked first.
       part_choice: chooses parts of spread topics for messages without keys.
+      take_choice: chooses the shard that a RECEIVE of a spread topic asks first.
       report: returns what the others hear with each question, as JSON.
       growth: reports changes of the parts of spread topics to the streams of this process.
       earlier: finds publishes in the parts where they were before such a change.
@@ -53,6 +55,7 @@ class Peers:
         self._paths = paths
         self.chance = Random(placing.number)
         self.part_choice = PartChoice(placing)
+        self.take_choice = TakeChoice(placing, self.chance)
         self._is_iteration_noted = False
         self.report: Callable[[], bytes] = lambda: b"{}"
         self.on_away: Callable[[int], None] = lambda _: None

@@ -111,7 +111,8 @@ class Receiver:
         options = request.options
         client.session.received = topic, options.group, options.member
         taking, taken = Taking(), Taken(options.max_count)
-        turns = in_turn(self._peers.placing, topic, part_count, self._peers.chance)
+        start = self._peers.take_choice.first(topic, options.group, part_count, options.max_count)
+        turns = in_turn(self._peers.placing, topic, part_count, start, self._peers.chance)
         turn = shard, (first, *others) = next(turns)
         is_begun = False
         if shard == own and not options.member and uses_group(client.broker, topic, options.group):

@@ -4,8 +4,9 @@
                                     └ 30 ─▶ the parts of another shard, in one order ─ COUNT 70 ─▶ …
 
 Most requests begin with the own parts, which takes no detour; if the first has enough, there is no task, either. The
-others begin at any shard, so that no part waits forever for consumers that are never done with the own ones. Chance
-decides which, and with which of its parts: nothing has to be remembered, and no rhythm of requests leaves a part out.
+others begin in another shard, so that no part waits for consumers that are never done with the own ones: the more, the
+less the consumers at that shard ask for (`links.take_choice`). Chance decides which requests these are, and with which
+part of the shard each begins: no rhythm of requests leaves a part out.
 
 A member has partitions of all parts, so that each of its requests reaches all of them: those that it takes nothing of
 are ordered to keep it in the group.
@@ -36,8 +37,6 @@ from miniqueue.wire.resp_replies import array, error, joined_arrays
 
 #: The first word of the order to another shard; options and names of parts follow.
 TAKE: Final = b"TAKE"
-#: One request in so many begins at any shard, and not with the own parts.
-ANY_FIRST: Final = 4
 #: The reply without a message.
 EMPTY: Final = array([])
 
@@ -117,13 +116,6 @@ async def take_here(client: Client, parts: Sequence[bytes], options: ReceiveOpti
     return taken.reply()
 
 
-async def take(
-    from_shard: Take, placing: Placing, topic: bytes, part_count: int, max_count: int, chance: Random
-) -> bytes:
-    """Return the messages of a spread topic that are there now, as an array; an error if it is why there are none."""
-    return await take_in_turn(from_shard, topic, in_turn(placing, topic, part_count, chance), Taken(max_count))
-
-
 async def take_in_turn(from_shard: Take, topic: bytes, turns: Iterable[Turn], taken: "Taken") -> bytes:
     """Return what has been taken, and what is missing, of shards and their parts in turn."""
     for shard, numbers in turns:
@@ -136,10 +128,12 @@ async def take_in_turn(from_shard: Take, topic: bytes, turns: Iterable[Turn], ta
     return taken.reply()
 
 
-def in_turn(placing: Placing, topic: bytes, part_count: int, chance: Random) -> Iterator[Turn]:
-    """Yield the shards with parts of a topic, in the order in which they are asked, each with its parts."""
+def in_turn(placing: Placing, topic: bytes, part_count: int, first: int, chance: Random) -> Iterator[Turn]:
+    """Yield the shards with parts of a topic, in the order in which they are asked, each with its parts.
+
+    `first` is the first one, if it has any.
+    """
     shard_count, home = placing.shard_count, placing.shard_of(topic)
-    first = placing.number if chance.randrange(ANY_FIRST) else chance.randrange(shard_count)
     start = chance.randrange(shard_count)
     shards = [first, placing.number, *((start + offset) % shard_count for offset in range(shard_count))]
     for shard in dict.fromkeys(shards):

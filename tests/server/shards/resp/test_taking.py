@@ -9,7 +9,8 @@ import pytest
 from miniqueue.core.message.parts import parse_part, part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors.requests import ShardAwayError
-from miniqueue.server.shards.resp.taking import ANY_FIRST, take
+from miniqueue.server.shards.links.take_choice import ANY_FIRST_UNKNOWN, TakeChoice
+from miniqueue.server.shards.resp.taking import Taken, in_turn, take_in_turn
 from tests.server.access import sign_in_for, token_of, user
 from tests.server.shards.http.fleet import COUNT, TOPICS, fleet_in
 from tests.server.shards.resp.clients import DoorClient
@@ -39,7 +40,9 @@ class Shards:
         return b"*%d\r\n" % count + b"+m\r\n" * count
 
     async def receive(self, count: int, seed: int = 0) -> bytes:
-        return await take(self.take, PLACING, TOPIC, PARTS, count, Random(seed))
+        chance = Random(seed)
+        first = TakeChoice(PLACING, chance).first(TOPIC, b"g", PARTS, count)
+        return await take_in_turn(self.take, TOPIC, in_turn(PLACING, TOPIC, PARTS, first, chance), Taken(count))
 
 
 async def test_other_shards_are_asked_for_what_is_missing_only():
@@ -62,8 +65,8 @@ async def test_a_backlog_is_mostly_taken_from_own_parts_and_no_part_is_left_out(
         first_shards[shard] += 1
         first_parts.add(numbers[0])
     assert first_parts == set(range(PARTS))
-    assert 400 * (ANY_FIRST - 1) / ANY_FIRST <= first_shards[OWN] < 400
-    assert min(first_shards.values()) > 400 / ANY_FIRST / COUNT / 2
+    assert 400 * (ANY_FIRST_UNKNOWN - 1) / ANY_FIRST_UNKNOWN <= first_shards[OWN] < 400
+    assert min(first_shards.values()) > 400 / ANY_FIRST_UNKNOWN / COUNT / 2
 
 
 async def test_a_shard_that_is_away_is_left_out_and_reported_if_the_others_have_nothing():
