@@ -161,6 +161,7 @@ class Scheduler:
         if is_new:
             self._limits.admit_schedule(len(self._next))
         self._journal.change({schedules.schedule(name): schedules.encode_schedule(schedule)})
+        self._moved.pop(name, None)
         self._go_on_at(name, tick_ms)
         self._wait_for(name)
         if len(self._heap) > 2 * len(self._next) + MAX_TICKS:
@@ -400,8 +401,8 @@ class Scheduler:
         heapq.heapify(self._heap)
 
     def _tell(self, errors: Mapping[bytes, MiniqueueError]) -> None:
-        """Log which schedules could not publish; log each error once, until it changes."""
-        said = {name: str(error) for name, error in errors.items()}
+        """Log which schedules could not publish; log each error once, until it changes. Misplaced ones are moved."""
+        said = {name: str(error) for name, error in errors.items() if name not in self._misplaced}
         if new := [name for name, text in said.items() if self._said.get(name) != text]:
             log.warning(
                 "schedules could not publish their messages, which is tried again",

@@ -49,6 +49,8 @@ ORDERS: Final = "schedules"
 STEPS: Final = "schedule-steps"
 #: How often a home looks for schedules that are in several shards, while it does not know that there are none.
 TEND_SECONDS: Final = 0.5
+#: How many attempts to move schedules fail before that is logged: another shard can hear later of new parts.
+FAILURES: Final = 3
 #: Maximum number of times that a schedule is looked for, which can move after each.
 MAX_LOOKS: Final = 5
 DOUBT: Final = "whether the schedule has changed is unknown"
@@ -271,16 +273,17 @@ class Home:
         if owner != kept:
             self._check_all()
             self._doubtful[name] = owner
-            await self._step_or_raise(owner, [b"TAKE", name, *held[kept].words])
+            _check(await self._step(owner, [b"TAKE", name, *held[kept].words]))
         for shard in held:
             if shard != owner:
-                await self._step_or_raise(shard, [b"LEAVE", name])
+                _check(await self._step(shard, [b"LEAVE", name]))
         self._doubtful.pop(name, None)
 
-    async def _step_or_raise(self, shard: int, command: Command) -> None:
-        reply = await self._step(shard, command)
-        if reply.startswith(b"-"):
-            raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+
+def _check(reply: bytes) -> None:
+    """Raise RefusedPartError if a reply is an error."""
+    if reply.startswith(b"-"):
+        raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
 
 
 def _rank(shard: int, held: Held) -> tuple[bool, int]:
@@ -404,15 +407,15 @@ class Steps:
 
     async def tend(self) -> None:
         """Order that schedules whose part is in another shard are moved there, until cancelled."""
-        said = ""
+        failure_count = 0
         while True:
             try:
                 await self.move()
-                said = ""
+                failure_count = 0
             except MiniqueueError as exc:
-                if said != str(exc):
-                    said = str(exc)
-                    log.warning("schedules are not in the shards with their parts yet", error=said)
+                failure_count += 1
+                if failure_count == FAILURES:
+                    log.warning("schedules are not in the shards with their parts yet", error=str(exc))
             await asyncio.sleep(TEND_SECONDS)
 
     async def move(self) -> None:
@@ -421,7 +424,11 @@ class Steps:
         if spread != self._spread:
             await self._scheduler.find_misplaced()
             self._spread = spread
+        errors: list[MiniqueueError] = []
         for name in self._scheduler.misplaced:
-            reply = await order(self._peers, self._peers.placing.shard_of(name), [b"PLACE", name], ORDERS, DOUBT)
-            if reply.startswith(b"-"):
-                raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
+            try:
+                _check(await order(self._peers, self._peers.placing.shard_of(name), [b"PLACE", name], ORDERS, DOUBT))
+            except MiniqueueError as exc:
+                errors.append(exc)
+        if errors:
+            raise errors[0].detached()

@@ -1,11 +1,14 @@
 """Schedules of a spread topic: each is in one part, that of its key, or of its name."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from miniqueue.core.cursor.receipts import part_of_receipt
 from miniqueue.core.message.parts import part_for, part_name
+from miniqueue.errors import ReadOnlyError
+from miniqueue.errors.requests import RefusedPartError
 from tests.fakes import settle_down
 from tests.server.shards.http.fleet import COUNT, PLACING, TOPICS, Fleet
 from tests.server.shards.resp.clients import DoorClient
@@ -111,6 +114,28 @@ async def ticks_in(client: DoorClient, key: bytes) -> list[int]:
         assert part_of_receipt(receipt) == part_for(key, MORE)
         ticks.append(int(dict(map_of(attributes)[b"headers"])[b"schedule-at-ms"]))
     return ticks
+
+
+async def test_a_schedule_that_cannot_move_keeps_no_other_back(client, fleet, capsys):
+    keys = [moved_key(shard) for shard in (0, 2)]
+    for number, key in enumerate(keys):
+        words = b"EVERY", b"5", b"KEY", key, TOPIC, b"x"
+        assert await client.ask(b"SCHEDULE", b"SET", b"beat%d" % number, *words) == b"+OK\r\n"
+    assert await client.ask(b"TOPIC", b"SET", TOPIC, b"spread", b"%d" % MORE) == b"+OK\r\n"
+    fleet.members[0].broker.scheduler.take_over = refuse
+    for member in fleet.members:
+        with suppress(RefusedPartError):
+            await member.shard.move_schedules()
+    assert [member.broker.scheduler.has(b"beat1") for member in fleet.members] == [False, False, True]
+    assert not fleet.members[0].broker.scheduler.has(b"beat0")
+    fleet.clock.advance(6)
+    await tick(fleet)
+    assert await client.ask(b"LEN", TOPIC) == b":1\r\n"
+    assert "could not publish" not in capsys.readouterr().out
+
+
+def refuse(*_arguments: object) -> None:
+    raise ReadOnlyError
 
 
 @pytest.mark.parametrize("shard", range(COUNT))
