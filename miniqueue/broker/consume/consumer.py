@@ -247,6 +247,10 @@ class Consumer:
             if owner is not None:
                 owner.charge_lease(-size_bytes)
 
+    def may_take(self) -> bool:
+        """Return True: with memory short, a stream gets little, but it goes on."""
+        return True
+
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""
         if cursor.trace is not None:

@@ -49,6 +49,7 @@ class Dispatcher:
         self.due_at_ms = engine.horizon.due_at_ms
         self._journal = engine.journal
         self._cache = engine.cache
+        self._memory = engine.memory
         self._load_ahead = partial(load_ahead, engine)
         self._begin = begin
         self._lines: dict[Group, None] = {}  # groups with waiting consumers, or that had some until the last tick
@@ -230,6 +231,8 @@ class Dispatcher:
                 self._dispatch_later(group)
                 break
             consumer = next(iter(group.waiters))
+            if self._memory.over_count and not consumer.may_take():
+                continue
             leases = self._fill(consumer)
             if not leases:
                 break
@@ -249,7 +252,9 @@ class Dispatcher:
             if self._room <= 0:
                 self._dispatch_later(group)
                 break
-            if consumer in group.waiters and (leases := self._fill(consumer)):
+            if consumer not in group.waiters or (self._memory.over_count and not consumer.may_take()):
+                continue
+            if leases := self._fill(consumer):
                 if not consumer.room:
                     del group.waiters[consumer]
                 consumer.deliver(leases)

@@ -105,12 +105,15 @@ class Leases:
             raise DrainingError
         if options.max_count > self._max_count:
             raise InvalidPrefetchError(self._max_count)
-        if not options.is_acked and self._memory.over_count:
+        is_tight = self._memory.over_count
+        if is_tight and not options.is_acked:
             self._memory.check()
         if (topic := self._topics.get(name)) is not None and topic.fault is not None:
             raise topic.fault
         group, member = self._members.enter(name, options.group, options.member)
         receiving = kind(self.dispatcher, group, options, answer, fail, member, keep=self.keep)
+        if is_tight and options.is_acked:
+            receiving.may_take()
         receiving.start()
         return receiving
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from miniqueue.broker.consume.consumer import MAX_HELD_BYTES
+from miniqueue.broker.consume.consumer import CHARGED_BYTES, MAX_HELD_BYTES
 from miniqueue.broker.consume.dispatcher import MAX_RETURNED, Dispatcher
 from miniqueue.broker.model.parts import Member
 from miniqueue.broker.model.recording import Receiver
@@ -28,7 +28,7 @@ from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook, Payer
 from miniqueue.core.group import view
 from miniqueue.core.options.consume import ReceiveOptions
-from miniqueue.errors import MiniqueueError
+from miniqueue.errors import MemoryLimitError, MiniqueueError
 
 #: A request with so many leases is answered, even if there is room for more: the answer is made in one event-loop
 #: iteration, except that it is encoded.
@@ -91,13 +91,14 @@ class ReceiveRequest:
     __slots__ = (
         "_actor",
         "_answer",
+        "_charged_bytes",
         "_dispatcher",
         "_fail",
         "_is_collecting",
         "_keep",
         "_latest",
+        "_left_bytes",
         "_taken",
-        "_taken_bytes",
         "_timer",
         "_wait_until",
         "group",
@@ -123,7 +124,8 @@ class ReceiveRequest:
         self._answer = answer
         self._fail = fail
         self._taken: list[CursorLease] = []
-        self._taken_bytes = 0
+        self._left_bytes = MAX_HELD_BYTES  # how many more bytes of messages it may take
+        self._charged_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._wait_until = self._latest = 0.0
         self._is_collecting = False
@@ -148,11 +150,27 @@ class ReceiveRequest:
             if not self._is_collecting:
                 self._wait()
 
+    def may_take(self) -> bool:
+        """Return whether the client may use memory for leases; if not, answer with that, or with what was taken.
+
+        Many can begin to wait, or to collect, before the first of them has messages, and each could get some MiB. A
+        request that acknowledges its messages gets little then, as a stream does.
+        """
+        account = account_of(self._actor)
+        over = None if account is None else account.first_over()
+        if over is None:
+            return True
+        if self.options.is_acked:
+            self._left_bytes = min(self._left_bytes, CHARGED_BYTES)
+            return True
+        self.fail(MemoryLimitError(over.name, over.limit_bytes, over.setting))
+        return False
+
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""
         self._taken.append((cursor, lease))
-        self._taken_bytes += lease.size_bytes
-        self.room = self.room - lease.count if self._taken_bytes < MAX_HELD_BYTES else 0
+        self._left_bytes -= lease.size_bytes
+        self.room = self.room - lease.count if self._left_bytes > 0 else 0
 
     def deliver(self, leases: list[Lease], /) -> None:
         """Answer with the messages taken, unless there is room for more, and there may be more."""
@@ -169,6 +187,7 @@ class ReceiveRequest:
     def _collect(self) -> None:
         """Keep the messages taken, and become the first waiter, until the rest has been loaded."""
         self.group.waiters.move_to_end(self, last=False)
+        self._charge(sum(lease.size_bytes for _, lease in self._taken))
         if not self._is_collecting:
             self._is_collecting = True
             self._stop_timer()
@@ -176,6 +195,12 @@ class ReceiveRequest:
             self._latest = loop.time() + MAX_LOADING_SECONDS
             self._timer = loop.call_later(LOOK_SECONDS, self._look, self._latest)
             self.group.when_load_ended(self._load_ended)
+
+    def _charge(self, size_bytes: int) -> None:
+        """Charge what was taken so far, until the book of leases does."""
+        if size_bytes != self._charged_bytes and (account := account_of(self._actor)) is not None:
+            account.owner.charge_lease(size_bytes - self._charged_bytes)
+            self._charged_bytes = size_bytes
 
     def _load_ended(self) -> None:
         """Answer unless more must be loaded; the dispatcher has already delivered the messages just loaded."""
@@ -246,7 +271,10 @@ class ReceiveRequest:
 
     def _leave(self, returned: list[CursorLease] | None = None) -> tuple[_Answer, _Fail]:
         """Leave the waiters, and hand over `answer` and `fail`, which refer to the owner of this request."""
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
+        if self._charged_bytes:
+            self._charge(0)
         self.group.remove(self)
         if self.member is not None:
             self.member.leave(self.group.topic.settings.session_seconds)
@@ -281,7 +309,8 @@ class ReceiveRequest:
         elif live := self._live():
             self._answer_with(live)
         else:  # every lease collected has ended with its topic, and no other message came
-            self._taken, self._taken_bytes, self.room = [], 0, self.options.max_count
+            self._taken, self._left_bytes, self.room = [], MAX_HELD_BYTES, self.options.max_count
+            self._charge(0)
             self._is_collecting = False
             self._wait()
 

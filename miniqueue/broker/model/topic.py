@@ -76,6 +76,13 @@ class Waiter(Protocol):
     room: int
     take: Take
 
+    def may_take(self) -> bool:
+        """Return whether its client may use memory for messages; otherwise it has left, with an error.
+
+        It is only asked while an account is over its limit.
+        """
+        ...
+
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; this can reduce `room`."""
         ...

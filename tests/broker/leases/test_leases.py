@@ -353,6 +353,45 @@ async def test_what_is_leased_is_bounded_in_bytes():
         assert Purpose.LEASES not in memory.amounts()
 
 
+@pytest.mark.parametrize("wait_seconds", [0, 30])
+async def test_many_that_ask_at_once_get_no_more_than_there_is_memory_for(wait_seconds):
+    async with started_world(limits=BrokerLimits(max_memory_bytes=20 << 20)) as world:
+        groups = [b"g%d" % number for number in range(4)]
+        for group in groups:
+            await world.broker.groups.create(T, group)
+        if not wait_seconds:
+            await world.publish_each(T, *[bytes(1 << 20)] * 16)
+            await world.restart()  # what they get is read from the store
+        memory = world.broker.memory
+        CURRENT_ACTOR.set(Actor(account=memory.connect("192.0.2.1")))
+        options = {"max_count": 5, "wait_seconds": wait_seconds}
+        asked = [Asked(world, group=group, **options) for _ in range(8) for group in groups]
+        CURRENT_ACTOR.set(b"")
+        if wait_seconds:
+            await world.publish(T, *[bytes(1 << 20)] * 16)
+        await eventually(lambda: all(each.is_answered for each in asked))
+        refused = [each.errors[0] for each in asked if each.errors]
+        assert 0 < len(refused) < len(asked)
+        assert {type(error) for error in refused} == {MemoryLimitError}
+        assert memory.used_bytes < 20 << 20
+        for each in asked:
+            assert each.errors or all(world.broker.leases.ack(T, each.receipts))
+        world.broker.tick()
+        assert Purpose.LEASES not in memory.amounts()
+
+
+async def test_who_acknowledges_at_once_gets_one_message_if_there_is_no_memory():
+    async with started_world(limits=BrokerLimits(max_memory_bytes=20 << 20)) as world:
+        memory = world.broker.memory
+        await world.publish_each(T, *[bytes(1 << 20)] * 4)
+        account = memory.connect("192.0.2.1")
+        CURRENT_ACTOR.set(Actor(account=account))
+        account.add(Purpose.OUTPUT, 19 << 20)
+        assert len(take(world, 5, is_acked=True).payloads) == 1
+        account.add(Purpose.OUTPUT, -(19 << 20))
+        assert len(take(world, 5, is_acked=True).payloads) == 3
+
+
 @pytest.mark.parametrize(
     ("act", "error"),
     [
