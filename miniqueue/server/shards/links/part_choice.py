@@ -5,13 +5,14 @@
 
 What stays takes no detour. The doors tell each other what their clients publish, with the question whether a shard
 answers; from that, each computes the same. Before a door knows anything, and for topics that it does not report, it
-serves all parts in turn. The choice counts messages, so that batches of any size are balanced.
+serves all parts in turn. The choice counts messages, so that batches of any size are balanced. A shard that does not
+answer gets nothing meanwhile.
 
 Messages that come together are in one part, of whichever clients: so a commit has one chunk of them, as without parts,
 and not a small one for each part.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from typing import Final
 
@@ -30,10 +31,12 @@ class PartChoice:
 
     Args:
       placing: the place of this process among the shards.
+      away: the shards that do not answer now, which get nothing if others have parts.
     """
 
-    def __init__(self, placing: Placing) -> None:
+    def __init__(self, placing: Placing, away: Set[int] = frozenset()) -> None:
         self._placing = placing
+        self._away = away
         self._topics: dict[bytes, _Topic] = {}
         self._distant: list[_Topic] = []  # those whose messages go to another shard now
         self._reports: dict[int, Mapping[str, int]] = {}
@@ -50,7 +53,7 @@ class PartChoice:
         if company is not None and company is chosen.company:
             number = chosen.number
         else:
-            number = chosen.choose(message_count)
+            number = chosen.choose(message_count, self._away)
             if company is not None:
                 chosen.company, chosen.number = company, number
                 if not chosen.is_own(number):
@@ -121,14 +124,28 @@ class _Topic:
         """Return whether a part is in this shard."""
         return (self._home + number) % len(self._parts) == self._own
 
-    def choose(self, message_count: int) -> int:
+    def choose(self, message_count: int, away: Set[int]) -> int:
         """Return the number of the part for so many messages."""
         shard = self._own
         if self._weights[shard] < 1:
             due = [due + weight * message_count for due, weight in zip(self._due, self._weights, strict=True)]
             shard = due.index(max(due))
+        if shard in away:
+            shard = self._instead_of(shard, away)
         parts = self._parts[shard]
         return parts[0] if len(parts) == 1 else min(parts, key=self._counts.__getitem__)
+
+    def _instead_of(self, shard: int, away: Set[int]) -> int:
+        """Return the shard that is due of those that answer; what others miss is not due any more, but to these."""
+        present = [each for each, parts in enumerate(self._parts) if parts and each not in away]
+        if not present:
+            return shard
+        missed = sum(map(self._due.__getitem__, away))
+        for each in away:
+            self._due[each] = 0.0
+        for each in present:
+            self._due[each] += missed / len(present)
+        return max(present, key=self._due.__getitem__)
 
     def add(self, number: int, message_count: int) -> None:
         """Count messages that go to a part."""

@@ -54,7 +54,8 @@ class Peers:
         self.placing = placing
         self._paths = paths
         self.chance = Random(placing.number)
-        self.part_choice = PartChoice(placing)
+        self._away: set[int] = set()
+        self.part_choice = PartChoice(placing, self._away)
         self.take_choice = TakeChoice(placing, self.chance)
         self._is_iteration_noted = False
         self.report: Callable[[], bytes] = lambda: b"{}"
@@ -63,7 +64,6 @@ class Peers:
         self.earlier = EarlierParts(placing, self.open)
         self.spreading = KeptLinks("spread", self.open)
         self._links: dict[Link, int] = {}
-        self._away: set[int] = set()
         self._opening: set[asyncio.Task[None]] = set()
 
     def others(self) -> list[int]:

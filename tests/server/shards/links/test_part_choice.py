@@ -112,6 +112,21 @@ def test_without_reports_parts_are_served_in_turn():
     assert set(doors.received.values()) == {10}
 
 
+def test_a_shard_that_does_not_answer_gets_nothing_and_as_many_as_others_when_it_answers_again():
+    away = {1}
+    choice = PartChoice(Placing(0, 3), away)
+    shards = [Placing(0, 3).shard_of(part_name(TOPIC, choice.choose(TOPIC, 6, 1))) for _ in range(300)]
+    assert Counter(shards) == {0: 150, 2: 150}
+    away.clear()
+    shards = [Placing(0, 3).shard_of(part_name(TOPIC, choice.choose(TOPIC, 6, 1))) for _ in range(300)]
+    assert max(abs(count - 100) for count in Counter(shards).values()) <= 1
+
+
+def test_a_topic_that_has_parts_only_where_no_shard_answers_goes_there():
+    home = PLACING.shard_of(TOPIC)
+    assert PartChoice(PLACING, {home}).choose(TOPIC, 1, 1) == 0
+
+
 def test_a_topic_to_which_nothing_is_published_is_forgotten():
     doors = Doors(2, 8)
     doors.run([10, 10], 5, Random(7))

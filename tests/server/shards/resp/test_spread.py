@@ -153,6 +153,15 @@ async def test_ids_lead_to_their_part(client):
     assert len(partitions) == PARTS
 
 
+async def test_messages_without_keys_go_where_shards_answer(client, fleet):
+    fleet.lose(2)
+    for number in range(20):
+        assert (await client.ask(b"PUB", TOPIC, b"%d" % number)).startswith(b"$")
+        assert (await fleet.ask("POST", f"/publish/{TOPIC.decode()}", b"x")).status == 201
+    fleet.find()
+    assert len(await receive(client, b"COUNT", b"100")) == 40
+
+
 async def test_a_receive_that_waits_gets_what_is_published_to_any_part(client, connect):
     for number in range(PARTS):
         client.tell((b"RECEIVE", TOPIC, b"WAIT", b"30", b"AUTOACK"))
@@ -306,9 +315,9 @@ async def test_no_client_of_http_can_name_a_part(client, fleet):
 
 async def test_a_part_whose_shard_does_not_answer_is_missed_alone(client, fleet):
     fleet.lose(2)
-    replies = [await client.ask(b"PUB", TOPIC, b"x") for _ in range(PARTS)]
+    replies = [await client.ask(b"PUB", TOPIC, b"x", b"KEY", b"%d" % key) for key in range(4 * PARTS)]
     away = [reply for reply in replies if reply.startswith(b"-TRYAGAIN")]
-    assert 0 < len(away) < PARTS
+    assert 0 < len(away) < 4 * PARTS
     assert (await client.ask(b"LEN", TOPIC)).startswith(b"-TRYAGAIN")
 
 
