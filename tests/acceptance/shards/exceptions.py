@@ -34,7 +34,6 @@ SPREAD_EXCEPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "clients/test_redis_py.py::test_a_pipeline_of_1000": _ORDER,
         "clients/test_redis_py.py::test_nack_returns_to_the_front": _ORDER,
         "clients/test_redis_py.py::test_waiting_consumers_get_one_message_each": _WINDOW,
-        "clients/test_telnet.py::test_http_and_other_lines": _EXISTS,
         "documents/test_examples.py::test_orders_that_do_not_fit": _IDS,
         "documents/test_examples.py::test_publish_prints_the_id": _IDS,
         "documents/test_examples.py::test_replay_prints": _EXISTS,
