@@ -12,6 +12,7 @@ message is delivered. A topic without traces has none of these objects.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple, SupportsBytes
 
 from miniqueue.broker.runtime.clock import Clock
@@ -35,6 +36,8 @@ from miniqueue.core.message.message import Chunk
 from miniqueue.storage.format import trace_keys, traces
 from miniqueue.storage.format.trace_keys import GROUPS, SHELF
 from miniqueue.storage.format.traces import TraceState
+
+_partition, _tail_seq = attrgetter("partition"), attrgetter("tail_seq")
 
 #: Serial numbers that are reserved at once; at most this many values are not counted after a crash.
 SERIALS = 1024
@@ -173,16 +176,18 @@ class TopicTrace:
         if serial <= self.start_seqs.get(SHELF | partition, 0):
             self._rows[SHELF | partition].append((COMMITTED, serial, 1, message.published_at_ms, b"", b"", due_at_ms))
 
-    def regrouped(self, group: bytes, before: Iterable[GroupCursor], after: Mapping[int, GroupCursor]) -> None:
+    def regrouped(self, group: bytes, before: Sequence[GroupCursor], after: Mapping[int, GroupCursor]) -> None:
         """Record that a group continues with other cursors, by partition, or was deleted."""
         self.is_urgent = True
         kind, actor = Kind.SOUGHT if after else Kind.GROUP_DELETED, bytes(CURRENT_ACTOR.get())
-        for cursor in before:
-            number, first_seq, end_seq = cursor.partition, cursor.head_seq, cursor.tail_seq
-            next_seq = _first_of(after[number]) if number in after else end_seq
-            change = Regrouping(min(first_seq, next_seq), end_seq, next_seq, actor)
-            if change.first_seq < end_seq:
-                self._rows[GROUPS].append((kind, number, 1, self.now_ms(), group, change, 0))
+        # There may be thousands of cursors.
+        numbers, end_seqs = [*map(_partition, before)], [*map(_tail_seq, before)]
+        next_seqs = view.positions([*after.values()])
+        rows, now_ms = self._rows[GROUPS], self.now_ms()
+        for number, first_seq, end_seq in zip(numbers, view.head_seqs(before), end_seqs, strict=True):
+            next_seq = next_seqs.get(number, end_seq)
+            if (lower_seq := min(first_seq, next_seq)) < end_seq:
+                rows.append((kind, number, 1, now_ms, group, Regrouping(lower_seq, end_seq, next_seq, actor), 0))
 
     def commit(
         self,
@@ -223,13 +228,6 @@ class TopicTrace:
         self._free_serial = self._next_serial + SERIALS
         state = TraceState(self.size_bytes, self._free_serial)
         batch[trace_keys.traces(self.topic_id)] = traces.encode_traces(state)
-
-
-def _first_of(cursor: GroupCursor) -> int:
-    """Return the first message that a group delivers, if no consumer has used the group yet."""
-    head_seq = cursor.head_seq
-    bits = view.settled_bits(cursor).get(head_seq, 0)
-    return head_seq + (~bits & (bits + 1)).bit_length() - 1
 
 
 class GroupTrace:

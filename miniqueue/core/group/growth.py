@@ -31,7 +31,6 @@ from miniqueue.core.keyed.reader import with_reader
 from miniqueue.core.message.lanes import partition_of
 
 _log, _partition = attrgetter("log"), attrgetter("partition")
-_open_chunks, _read_seq = attrgetter("open_chunks"), attrgetter("read_seq")
 _tail_seq, _acked_count, _dropped_count = attrgetter("tail_seq"), attrgetter("acked_count"), attrgetter("dropped_count")
 _olds, _held, _items = attrgetter("olds"), attrgetter("held"), methodcaller("items")
 _first, _second, _last = itemgetter(0), itemgetter(1), itemgetter(-1)
@@ -172,9 +171,8 @@ def _may_be_over(waits: Sequence[_Wait]) -> Iterator[bool]:
     """Return whether each of some waits may be over: not if the log that it looks at next has older messages left."""
     olds = [*map(_last, map(_olds, waits))]
     cursors, ends = [*map(_first, olds)], map(_second, olds)
-    heads = map(next, map(iter, map(_open_chunks, cursors)), map(_read_seq, cursors))
     lefts = map(sub, map(_tail_seq, cursors), map(_acked_count, cursors))
-    return map(or_, map(ge, heads, ends), map(eq, lefts, map(_dropped_count, cursors)))
+    return map(or_, map(ge, view.head_seqs(cursors), ends), map(eq, lefts, map(_dropped_count, cursors)))
 
 
 def _related(cursors: Sequence[GroupCursor], growth: Growth, modulus: int) -> Iterator[Sequence[_Log]]:

@@ -10,7 +10,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease, Range, trailing_ones
@@ -20,6 +20,7 @@ from miniqueue.core.message.message import Chunk, Record
 
 _holes = attrgetter("settled_bits", "gaps.starts")
 _partition, _read_seq = attrgetter("partition"), attrgetter("read_seq")
+_head = attrgetter("open_chunks", "read_seq")
 _partly_read = attrgetter("open_chunks", "settled_bits")
 
 
@@ -36,6 +37,12 @@ def is_leased(cursor: GroupCursor, seq: int) -> bool:
 def head_seq(cursor: GroupCursor) -> int:
     """Return the start of the first open chunk, or `read_seq` if no chunk is open."""
     return next(iter(cursor.open_chunks), cursor.read_seq)
+
+
+def head_seqs(cursors: Iterable[GroupCursor]) -> list[int]:
+    """Return what `head_seq` returns for each of many cursors, of which there may be thousands."""
+    both = [*map(_head, cursors)]
+    return [*map(next, map(iter, map(itemgetter(0), both)), map(itemgetter(1), both))]
 
 
 def position(cursor: GroupCursor) -> int:
