@@ -105,6 +105,10 @@ _EXECS: Final = b"*1\r\n$4\r\nEXEC\r\n", b"*1\r\n$4\r\nexec\r\n"
 
 def encode_run(run: Run) -> bytes:
     """Return the commands of a run as a client sends them, joined in C."""
+    if len(run.lasts) == 1:  # fast path: a client that waits for each reply
+        words: tuple[Any, ...] = (*run.head, run.lasts[0])
+        packed: bytes = hiredis.pack_command(words)
+        return packed
     head, lines = b"\r\n*3\r\n" + encode_words(run.head)[:-2], size_lines(run.lasts)
     if len(set(lines)) == 1:
         opening = head + lines[0]

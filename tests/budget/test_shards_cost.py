@@ -24,8 +24,8 @@ SLACK = 0.15
 #: stream, acknowledged together. The clients are at the door of shard 0.
 BUDGETS = {
     "a topic of the own shard": (1890, 65.4, 66, 32.9, 140, 20),
-    "a topic of another shard": (2970, 106, 110, 73.3, 254, 27.3),
-    "a spread topic": (3160, 104, 92.5, 67, 658, 165),
+    "a topic of another shard": (2780, 104, 110, 73.3, 254, 27.3),
+    "a spread topic": (3040, 104, 93.5, 66.5, 658, 165),
 }
 TOPIC_OF = dict(zip(BUDGETS, TOPICS, strict=True))
 

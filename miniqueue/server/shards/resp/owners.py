@@ -10,7 +10,7 @@ An owner knows the client by the introduction of the link, and returns what the 
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -206,24 +206,29 @@ class Owners:
 
     def gather(self, shard: int, commands: bytes, late: LateReply, reply_count: int = 1) -> None:
         """Send commands with short replies, for which `late` waits, with what else is sent in this iteration."""
+        with suppress(ShardAwayError):  # which will be the reply
+            self.link(shard)  # introduces the client as it is now
         self._send_soon(shard, _Short(commands, reply_count, late))
 
     def send_gathered(self) -> None:
-        """Send what was gathered, to each owner at once."""
+        """Send what was gathered, to each owner at once, as the client that it was then."""
         outgoing, self._outgoing = self._outgoing, {}
         for shard, shorts in outgoing.items():
-            try:
-                link = self.link(shard)
-            except MiniqueueError as exc:
-                self._refuse(shorts, exc)
-                continue
-            pieces, line_count, are_lines = list[bytes](), 0, True
-            for short in shorts:  # mostly one
-                pieces += short.pieces
-                line_count += short.reply_count
-                are_lines = are_lines and short.are_lines
+            link = self._links.get(shard)
+            if link is None or link.is_lost:
+                try:
+                    link = self.link(shard)
+                except MiniqueueError as exc:
+                    self._refuse(shorts, exc)
+                    continue
             on_end, on_failure = partial(self._give_out, shorts), partial(self._lose, shorts)
-            link.send(b"".join(pieces), Batch(None, on_end, on_failure, line_count if are_lines else 0))
+            if len(shorts) == 1:
+                [short] = shorts
+                data, line_count, are_lines = b"".join(short.pieces), short.reply_count, short.are_lines
+            else:
+                data = b"".join([piece for short in shorts for piece in short.pieces])
+                line_count, are_lines = sum(short.reply_count for short in shorts), all(s.are_lines for s in shorts)
+            link.send(data, Batch(None, on_end, on_failure, line_count if are_lines else 0))
 
     def _send_soon(self, shard: int, short: _Short) -> None:
         if not self._outgoing:

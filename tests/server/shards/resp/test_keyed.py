@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from miniqueue.core.message.parts import part_for, part_name
-from tests.server.shards.http.fleet import PLACING, TOPICS
+from tests.server.access import sign_in_for, token_of, user
+from tests.server.shards.http.fleet import PLACING, TOPICS, fleet_in
 from tests.server.shards.resp.clients import DoorClient
 
 TOPIC = TOPICS[1].encode()
@@ -104,6 +105,25 @@ async def test_a_client_that_knows_the_nodes_is_sent_to_the_shard_of_each_messag
     replies = await client.hear(24)
     assert len({reply.split()[0] for reply in replies}) == len(set(replies)) == 1
     assert replies[0].startswith(b"-MOVED ")
+
+
+@pytest.mark.parametrize("topic", TOPICS[1:])
+async def test_messages_with_keys_are_those_of_the_user_of_the_moment(tmp_path, topic):
+    ann, bob, name = user("ann", admin=("*",)), user("bob", publisher=("*",)), topic.encode()
+    async with fleet_in(tmp_path, sign_in_for(ann, bob)) as fleet:
+        client = DoorClient(fleet.members[0].resp)
+        await client.ask(b"AUTH", b"ann", token_of("ann"))
+        if topic == TOPICS[1]:
+            await client.ask(b"TOPIC", b"CREATE", name, b"spread", b"6")
+        for each in (b"ann", b"bob"):
+            assert await client.ask(b"AUTH", each, token_of(each.decode())) == b"+OK\r\n"
+            client.tell(*pubs(name))
+            assert {reply[:1] for reply in await client.hear(24)} == {b"$"}
+            users = [link.session.user for member in fleet.members for link in member.resp.shared.linked()]
+            assert set(users) == {each}
+        client.tell((b"PUBLISH", name, b"x"), *pubs(name), (b"RESET",), *pubs(name))
+        assert [reply[:1] for reply in await client.hear(50)] == [b"+"] + [b"$"] * 24 + [b"+"] + [b"-"] * 24
+        client.transport.lose()
 
 
 async def test_no_client_can_name_a_part_for_messages_with_keys(client):
