@@ -39,7 +39,12 @@ from miniqueue.server.security.exposure import check_directory, check_exposure, 
 from miniqueue.server.security.file_access import correction
 from miniqueue.server.security.user_source import UserSource
 from miniqueue.storage.leveldb.database import DatabaseOptions
-from miniqueue.storage.leveldb.mapped_tables import CHECK_SECONDS, limit_mapped_tables, release_tables
+from miniqueue.storage.leveldb.mapped_tables import (
+    CHECK_SECONDS,
+    is_limit_exceeded,
+    limit_mapped_tables,
+    release_tables,
+)
 from miniqueue.storage.leveldb.marker import MARKER_FILE_NAME
 from miniqueue.storage.leveldb.reserve import ReserveOptions
 from miniqueue.storage.leveldb.shards import SHARDS_FILE_NAME, check_has_no_shards, claim_shards, store_of_shard
@@ -216,7 +221,9 @@ async def _serve(
         broker.memory.watch(memory_limit.own_bytes, runtime.return_freed_memory)
         returning = [
             asyncio.create_task(runtime.return_memory_regularly([runtime.return_freed_memory, release_tables])),
-            asyncio.create_task(runtime.return_memory_regularly([limit_mapped_tables], CHECK_SECONDS)),
+            asyncio.create_task(
+                runtime.return_memory_regularly([limit_mapped_tables], CHECK_SECONDS, is_limit_exceeded)
+            ),
         ]
         try:
             await Listeners(config, certificates, broker, users, sign_in, shard).run(https, resp, monitor)

@@ -82,10 +82,12 @@ def return_freed_memory() -> None:
 async def return_memory_regularly(
     acts: Sequence[Callable[[], None]],
     seconds: float = TRIM_SECONDS,
+    is_needed: Callable[[], bool] = lambda: True,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Call what returns memory to the system, in a thread, every so many seconds."""
+    """Call what returns memory to the system, in a thread, every so many seconds if it is needed then."""
     while True:
         await sleep(seconds)
-        for act in acts:
-            await asyncio.to_thread(act)
+        if is_needed():
+            for act in acts:
+                await asyncio.to_thread(act)

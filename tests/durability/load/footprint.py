@@ -1,20 +1,22 @@
 """What a broker and its tools take in RAM while a backlog arrives, waits, and is consumed; files that are mapped count.
 
-    publish ─ wait ─ backup ─ check ─ export ─ import ─ publish more ─ wait ─ drain ─ wait ─ delayed ─ leases
+    publish ─ wait ─ backup ─ check ─ export ─ import ─ publish more ─ wait ─ drain ─ wait ─┐
+    ┌───────────────────────────────────────────────────────────────────────────────────────┘
+    └ delayed ─ delayed, due in any order ─ returned with a delay ─ leases
 
 It is a finding if a process takes more than MAX_RSS_BYTES, beyond what the broker has charged for leases.
 """
 
-import random
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 from tests.acceptance import patient
@@ -27,8 +29,9 @@ MAX_RSS_BYTES = 200 * MIB
 MAX_LEFT_BYTES = 50 * MIB
 #: Messages of a request.
 PAGE = 1000
-PAYLOADS = tuple(random.Random(7).randbytes(512).hex().encode() for _ in range(PAGE))
-LEASE_SECONDS = 43_200
+PAYLOADS = tuple(Random(7).randbytes(512).hex().encode() for _ in range(PAGE))
+HOUR_SECONDS = 3_600
+LEASE_SECONDS = 12 * HOUR_SECONDS
 _INTERVAL_SECONDS = 0.02
 
 
@@ -115,10 +118,23 @@ class Footprint:
     def delay(self, topic: str, pages: int) -> None:
         """Publish this many times PAGE messages that are due in an hour."""
         for _ in range(pages):
-            pipeline = self.client.pipeline(transaction=False)
-            for payload in PAYLOADS:
-                pipeline.execute_command("PUB", topic, payload, "DELAY", 3600)
-            pipeline.execute()
+            self._pipeline([("PUB", topic, payload, "DELAY", HOUR_SECONDS) for payload in PAYLOADS])
+
+    def delay_at_random(self, topics: Sequence[str], pages: int) -> None:
+        """Publish this many times PAGE messages with keys and headers that are due in any order, to any topic."""
+        random = Random(pages)
+        for _ in range(pages):
+            seconds = [random.randrange(HOUR_SECONDS, 100 * HOUR_SECONDS) for _ in PAYLOADS]
+            self._pipeline(
+                ("PUB", random.choice(topics), payload, "DELAY", delay, "KEY", delay, "HEADER", "name", "value")
+                for payload, delay in zip(PAYLOADS, seconds, strict=True)
+            )
+
+    def return_later(self, topic: str, pages: int) -> None:
+        """Publish this many times PAGE messages, and return each for an hour."""
+        for _ in range(pages):
+            self.publish(topic, 1)
+            self._pipeline([("DACK", topic, receipt, HOUR_SECONDS) for receipt in self._receive(topic)])
 
     def drain(self, topic: str) -> int:
         """Receive and acknowledge all messages, PAGE at a time; return how many there were."""
@@ -137,6 +153,12 @@ class Footprint:
         """Return how much memory of leased messages the broker has charged to clients."""
         metrics = self.broker.monitor("/metrics").decode()
         return int(float(metrics.partition('\nminiqueue_memory_bytes{purpose="leases"} ')[2].split()[0]))
+
+    def _pipeline(self, commands: Iterable[Sequence[str | bytes | int]]) -> None:
+        pipeline = self.client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        pipeline.execute()
 
     def _receive(self, topic: str, *options: object) -> list[bytes]:
         messages = self.client.execute_command("RECEIVE", topic, "COUNT", PAGE, *options)
@@ -201,6 +223,10 @@ def _take_steps(footprint: Footprint, directory: Path, pages: int) -> None:
     footprint.wait("draining")
     with footprint.step(f"{pages // 10 * PAGE} delayed messages"):
         footprint.delay("later", pages // 10)
+    with footprint.step(f"{pages // 10 * PAGE} delayed messages in any order"):
+        footprint.delay_at_random([f"later-{number}" for number in range(8)], pages // 10)
+    with footprint.step(f"{pages // 10 * PAGE} messages returned with a delay"):
+        footprint.return_later("returned", pages // 10)
     footprint.publish("leased", pages // 100)
     with footprint.step(f"{pages // 100 * PAGE} leases"):
         footprint.lease("leased", pages // 100)

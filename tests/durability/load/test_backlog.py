@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.slow]
 #: Of 10 MB each.
 ROUNDS = 20
 #: A line for each step of the broker, each tool and the broker beside it, and each wait.
-LINES = 16
+LINES = 18
 
 
 def test_a_backlog_and_the_tools_keep_to_their_bounds(tmp_path, trust):

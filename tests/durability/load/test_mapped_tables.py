@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from miniqueue.storage.leveldb.mapped_tables import limit_mapped_tables
+from miniqueue.storage.leveldb.mapped_tables import is_limit_exceeded, limit_mapped_tables
 from tests.durability.load.measuring import file_bytes
 
 MIB = 1 << 20
@@ -44,3 +44,10 @@ def test_pages_stay_if_they_are_within_the_limit_or_not_of_a_table(tmp_path, con
         before_bytes = file_bytes(os.getpid())
         limit_mapped_tables(max_bytes)
         assert file_bytes(os.getpid()) > before_bytes - SIZE_BYTES // 2
+
+
+def test_the_limit_is_exceeded_if_more_of_files_is_in_ram():
+    """It is checked often, and tables are released only then."""
+    in_ram_bytes = file_bytes(os.getpid())
+    assert is_limit_exceeded(in_ram_bytes // 2)
+    assert not is_limit_exceeded(in_ram_bytes * 2)

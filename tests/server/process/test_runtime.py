@@ -92,3 +92,21 @@ async def test_memory_is_returned_regularly(monkeypatch):
         await runtime.return_memory_regularly([runtime.return_freed_memory], sleep=sleep)
     assert returned == [0, 0]
     assert waits == [runtime.TRIM_SECONDS] * 3
+
+
+async def test_nothing_is_called_in_a_thread_if_it_is_not_needed():
+    called: list[bool] = []
+    needed = iter([False, True, False])
+
+    async def sleep(_seconds: float) -> None:
+        """Return at once."""
+
+    def is_needed() -> bool:
+        try:
+            return next(needed)
+        except StopIteration:
+            raise EndedError from None
+
+    with pytest.raises(EndedError):
+        await runtime.return_memory_regularly([lambda: called.append(True)], is_needed=is_needed, sleep=sleep)
+    assert called == [True]
