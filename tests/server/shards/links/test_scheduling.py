@@ -42,9 +42,9 @@ class Homeless:
         self.shards = [Steps(broker, Peers(Placing(number, COUNT), [])) for number, broker in enumerate(brokers)]
         self.fault = ""
         self.steps_before_fault = MOST_STEPS
-        self.home = self._new_home()
+        self.home = self.new_home()
 
-    def _new_home(self) -> Home:
+    def new_home(self) -> Home:
         return Home(Placing(Placing(0, COUNT).shard_of(NAME), COUNT), self._step)
 
     async def _step(self, shard: int, command: list[bytes]) -> bytes:
@@ -70,7 +70,7 @@ class Homeless:
         if task.done():
             return task.result()
         task.cancel()
-        self.home = self._new_home()
+        self.home = self.new_home()
         return b""
 
     def held(self) -> list[int]:
@@ -179,31 +179,48 @@ async def test_a_deletion_that_is_interrupted_at_any_step_deletes_the_schedule_o
 # --- a schedule of a spread topic that gets more parts --------------------------------------------------------
 
 SPREAD = TOPICS[0].encode()
-FEW, MORE = TopicSettings(spread=2), TopicSettings(spread=6, spread_before=((2, 1),))
-#: A key whose part is in another shard after the growth.
-KEY = next(
-    key
-    for key in (b"%d" % number for number in range(100))
-    if PLACING.shard_of_part(SPREAD, part_for(key, 2)) != PLACING.shard_of_part(SPREAD, part_for(key, 6))
+COUNTS = (2, 4, 7)
+#: The settings of the topic at first, and after each growth.
+FEW, MORE, MOST = (
+    TopicSettings(spread=count, spread_before=tuple((before, 1) for before in COUNTS[:number]))
+    for number, count in enumerate(COUNTS)
 )
-OLD_PART, NEW_PART = (part_name(SPREAD, part_for(KEY, count)) for count in (2, 6))
-OLD, NEW = map(PLACING.shard_of, (OLD_PART, NEW_PART))
+
+
+def parts_of(key: bytes) -> list[bytes]:
+    """Return the part of a key by each number of parts."""
+    return [part_name(SPREAD, part_for(key, count)) for count in COUNTS]
+
+
+#: A key whose part is in another shard after each growth; the shard that homes ask first has it at first.
+KEY = next(
+    key for key in (b"%d" % number for number in range(1000)) if [*map(PLACING.shard_of, parts_of(key))] == [0, 2, 1]
+)
+OLD_PART, NEW_PART, LAST_PART = parts_of(KEY)
+OLD, NEW, LAST = map(PLACING.shard_of, (OLD_PART, NEW_PART, LAST_PART))
 SECONDLY = Schedule(OLD_PART, b"x", every_ms=1000, options=PublishOptions(key=KEY))
+
+
+@asynccontextmanager
+async def grown() -> AsyncIterator[Homeless]:
+    """Yield shards with a schedule that has published twice in the part of its key, which is elsewhere since."""
+    async with homeless() as shards:
+        for number in range(COUNT):
+            await shards.spread(number, FEW)
+        assert await shards.order(b"SET", *words_of(SECONDLY)) == CREATED
+        await shards.tick(1.5)
+        for number in (NEW, OLD, LAST):
+            await shards.spread(number, MORE)
+            await shards.tick(0.5)
+        yield shards
 
 
 @pytest.mark.parametrize("ends", [OLD, NEW, None], ids=["the old shard ends", "the new shard ends", "no shard ends"])
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_schedule_that_moves_to_a_new_part_has_one_message_for_each_tick(fault, ends):
     for steps in range(1, MOST_STEPS):
-        async with homeless() as shards:
-            for number in range(COUNT):
-                await shards.spread(number, FEW)
-            assert await shards.order(b"SET", *words_of(SECONDLY)) == CREATED
-            start_ms = shards.clock.now_ms()
-            await shards.tick(1.5)
-            for number in (NEW, OLD, *{*range(COUNT)} - {NEW, OLD}):
-                await shards.spread(number, MORE)
-                await shards.tick(0.5)
+        async with grown() as shards:
+            start_ms = shards.clock.now_ms() - 3000
             shards.fault, shards.steps_before_fault = fault, steps
             await shards.obey([b"PLACE", NAME])
             was_hit = shards.steps_before_fault <= 0
@@ -226,7 +243,31 @@ async def test_a_schedule_that_moves_to_a_new_part_has_one_message_for_each_tick
     raise AssertionError("there were more steps than expected")
 
 
-async def test_a_new_home_finds_what_one_before_it_has_left_in_two_shards():
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_schedule_whose_move_is_interrupted_by_another_growth_has_one_message_for_each_tick(fault):
+    for steps in range(1, MOST_STEPS):
+        async with grown() as shards:
+            start_ms = shards.clock.now_ms() - 3000
+            shards.fault, shards.steps_before_fault = fault, steps
+            await shards.obey([b"PLACE", NAME])
+            was_hit = shards.steps_before_fault <= 0
+            shards.steps_before_fault = MOST_STEPS * MOST_STEPS
+            await shards.tick(1.5)
+            for number in (LAST, OLD, NEW):
+                await shards.spread(number, MOST)
+            await shards.tick(1)
+            shards.home = shards.new_home()
+            assert await shards.obey([b"PLACE", NAME]) == b"+OK\r\n"
+            assert shards.held() == [LAST]
+            await shards.tick(1)
+            ticks = [tick for part in (OLD_PART, NEW_PART, LAST_PART) for tick in await shards.ticks(part)]
+            assert ticks == [start_ms + 1000 * number for number in range(1, 7)]
+        if not was_hit:
+            return
+    raise AssertionError("there were more steps than expected")
+
+
+async def test_anew_home_finds_what_one_before_it_has_left_in_two_shards():
     async with homeless() as shards:
         for shard in (0, 2):
             await shards.shards[shard].take([b"PUT", NAME, b"", *words_of(HOURLY[shard])])
