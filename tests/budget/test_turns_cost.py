@@ -401,6 +401,7 @@ async def measure_wide(settings: bytes) -> list[Measured]:
     """
     broker, client = await with_wide_topic(settings)
     lines = [line for line in WIDE_COMMANDS if not (settings and line.startswith(b"RECEIVE"))]
+    lines.append(b"TOPIC DELETE wide")
     measured = [await measure(line.decode(), partial(say, client, line)) for line in lines]
     await broker.stop()
     return measured

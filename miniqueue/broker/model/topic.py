@@ -26,7 +26,7 @@ from miniqueue.broker.model.recording import TopicTrace
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook
-from miniqueue.core.cursor.many import set_all, set_each
+from miniqueue.core.cursor.many import revoke_all, set_all, set_each
 from miniqueue.core.cursor.receipts import first_receipts, lane_index_of
 from miniqueue.core.group.growth import Growth, OldFirst
 from miniqueue.core.group.turns import CursorsInTurn, LaneTurns, PartitionTurns, by_priority, turns_among
@@ -61,8 +61,6 @@ _returned, _keyed, _unique_keys = attrgetter("returned"), attrgetter("keyed"), a
 _partition, _next_receipt = attrgetter("partition"), attrgetter("next_receipt")
 _number, _cursors = attrgetter("number"), attrgetter("cursors")
 _log, _max_bytes = attrgetter("log"), attrgetter("log.max_bytes")
-#: What ends with a cursor; the other modules read none of it then.
-_revocable = attrgetter("leases", "keyed", "policy")
 
 #: Leases the next run of at most `max_count` messages, of those that are due by `horizon_ms`.
 Take = Callable[[int, int], tuple[GroupCursor, Lease] | None]
@@ -172,9 +170,7 @@ class Group:
         """End the group and its leases, because the topic is deleted or read again; keep the consumers that wait."""
         self.flow: FlowControl | None = None
         self.old_first: OldFirst | None = None
-        # There may be thousands of cursors, and few of them have something to end.
-        for cursor in compress(self.cursors, map(any, map(_revocable, self.cursors))):
-            cursor.revoke_all()
+        revoke_all(self.cursors)
         self.replace(())
         self.id: int | None = None
         if self.book is not None:

@@ -66,13 +66,15 @@ class GroupCursor:
     | `blocked_on`    | `core.keyed.reader`, `core.keyed.returns_index`, `core.group.expired`,     |
     |                 | `core.group.removing`, which take, too; `broker.stored.load` resets it     |
     | `changes`       | `broker.stored.encode_commit`, which takes them for a commit               |
-    | `keyed`         | `core.keyed.reader`: `arrange_all`, the first take, a drained reader       |
+    | `keyed`         | `core.keyed.reader`: `arrange_all`, the first take, a drained reader;      |
+    |                 | `core.cursor.many`, for a cursor that ends                                 |
     | `log.max_bytes` | `broker.model.topic`, which divides memory among its cursors               |
     | `log.stop`      | `core.group.growth`; `core.group.removing` lifts it while it takes         |
     | `missed_count`  | `broker.cleanup.purge`                                                     |
     | `next_receipt`  | `broker.model.topic`: a cursor continues the receipts of its predecessor   |
     | `policy`        | `broker.dead_letters.dead_letters`; `broker.consume.consumer` lifts it for |
-    |                 | a return to the back that must not dead-letter or delay the message        |
+    |                 | a return to the back that must not dead-letter or delay the message;       |
+    |                 | `core.cursor.many`, for a cursor that ends                                 |
     | `reading`       | `core.keyed.reader`, which takes over the open chunks                      |
     | `tail_bytes`    | `broker.stored.opening`, for stores that do not contain it                 |
     | `trace`         | `broker.traces.tracer`; `broker.model.recording`, with the first event     |
