@@ -21,6 +21,7 @@ from miniqueue.core.message.partitioning import MAX_PARTITIONS
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.core.options.topic_choice import MAX_TOPICS
+from miniqueue.core.settings.defaults import TopicDefaults
 from miniqueue.server.dashboard.app import DashboardApp
 from miniqueue.server.dashboard.models.facts import Facts
 from miniqueue.server.http.app import HttpApp
@@ -480,9 +481,11 @@ async def measure_growth(settings: bytes, partitions: int) -> list[Measured]:
     body = orjson.dumps({"partitions": MAX_PARTITIONS})
     put = partial(get, app, "/topics/third", body, "PUT")
     measured.append(await measure("PUT /topics/third", put))
-    assert [broker.admin.settings_of(name).partitions for name in (b"first", b"second", b"third", b"growing")] == [
-        MAX_PARTITIONS
-    ] * 4
+    broker.set_defaults(TopicDefaults({"*": {"partitions": MAX_PARTITIONS}}))
+    line = b"GROUP CREATE fourth new"
+    measured.append(await measure(line.decode(), partial(say, client, line)))
+    names = (b"first", b"second", b"third", b"fourth", b"growing")
+    assert [broker.admin.settings_of(name).partitions for name in names] == [MAX_PARTITIONS] * 5
     await broker.stop()
     return measured
 

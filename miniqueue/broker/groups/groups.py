@@ -23,6 +23,7 @@ from miniqueue.broker.groups.start_positions import StartPosition, check_start, 
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.rates import RateMeter
+from miniqueue.broker.model.new_partitions import NewPartitions, PartitionMaker
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import GroupFigures, figures_of
 from miniqueue.broker.runtime.notices import NoticeKind
@@ -87,6 +88,7 @@ class Groups:
         self._log_reader = log_reader
         self._rates = rates
         self._remains = GroupCleanup(engine)
+        self._maker = PartitionMaker(engine.share)
         self._idle = IdleGroups(engine, period_seconds=period_seconds)
 
     # --- inspecting -------------------------------------------------------------------------------------------
@@ -162,12 +164,11 @@ class Groups:
         check_new_group(group_name)
         if own and group_name == DEFAULT_GROUP_NAME:
             raise InvalidGroupError("group default: it does not end, so it cannot be EPHEMERAL or have an IDLE time")
-        topic = self._topics.find(check_topic(name))
-        if topic is None:
+        if self._topics.find(check_topic(name)) is None:
             check_start(start, {0: 0})
-            topic = self._topics.create(name, groups=[group_name])
-            self._set_own(topic, group_name, own)
-            return
+            if await self._maker.carry_out(partial(self._create_with_topic, name, group_name, own)):
+                return
+        topic = self._topics.by_name[name]
         topic.settings.with_changes(topic.settings.of_group(group_name, own), name)  # raises if they are too many
         if group_name == DEFAULT_GROUP_NAME and not topic.settings.default_group:
             raise InvalidGroupError(
@@ -180,6 +181,17 @@ class Groups:
             self._set_own(topic, group_name, own)
         finally:
             topic.drop_idle(topic.group(group_name))
+
+    def _create_with_topic(
+        self, name: bytes, group_name: bytes, own: Mapping[str, float | None], made: NewPartitions
+    ) -> bool:
+        """Create a topic with a group, unless it was created meanwhile; return whether it was created here."""
+        self._journal.admission.check()
+        if self._topics.find(name) is not None:
+            return False
+        topic = self._topics.create(name, groups=[group_name], made=made)
+        self._set_own(topic, group_name, own)
+        return True
 
     def _set_own(self, topic: Topic, group_name: bytes, own: Mapping[str, float | None]) -> None:
         """Change the settings of one group with the next commit, and watch it if it ends with its last consumer."""

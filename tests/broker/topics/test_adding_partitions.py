@@ -9,6 +9,7 @@ import pytest
 
 from miniqueue.broker.model import new_partitions
 from miniqueue.core.options.start import Edge
+from miniqueue.core.settings.defaults import TopicDefaults
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS
 from miniqueue.errors import InternalError, UnavailableError
 from miniqueue.errors.requests import InvalidSettingError, TopicExistsError, UnknownTopicError
@@ -235,3 +236,70 @@ async def test_an_act_that_is_refused_makes_nothing(world, monkeypatch):
         await carry_out(world, "create", MANY)
     with pytest.raises(InvalidSettingError):
         await carry_out(world, "change", MANY | {"dead_letter_topic": b"\x00"})
+
+
+def wide_by_default(world: World) -> None:
+    world.broker.set_defaults(TopicDefaults({"t": MANY}))
+
+
+async def create_group(world: World) -> None:
+    await world.broker.groups.create(b"t", b"new")
+
+
+async def test_a_group_comes_with_a_topic_that_has_many_partitions_by_default(world):
+    wide_by_default(world)
+    await create_group(world)
+    assert counts(world) == {PARTITIONS}
+    await check_reading(world, {b"new"}, [])
+
+
+@EACH_TURN
+async def test_if_the_topic_of_a_new_group_is_created_meanwhile_the_group_is_in_that(turns, world):
+    async def create(world: World) -> None:
+        await publish(world, [b"first"])
+
+    wide_by_default(world)
+    assert await interrupted(world, create_group, turns, create) is None
+    assert counts(world) == {PARTITIONS}
+    assert await names(world) in ({b"new"}, {b"new", b"default"})
+    await check_reading(world, await names(world), [b"first"])
+
+
+@EACH_TURN
+async def test_if_the_store_is_reopened_meanwhile_the_group_is_there_or_nothing(turns):
+    async def fail(world: World) -> None:
+        world.broker._engine.journal.distrust(InternalError("a bug"))
+
+    async with started_world() as world:
+        wide_by_default(world)
+        result = await interrupted(world, create_group, turns, fail)
+        while world.broker.refusal is not None:  # noqa: ASYNC110 - until it has been reopened
+            await asyncio.sleep(0.01)
+        assert isinstance(result, UnavailableError | None), repr(result)
+        topic = world.broker._engine.topics.find(b"t")
+        assert topic is not None or result is not None
+        if topic is not None:
+            assert counts(world) == {PARTITIONS}
+            await check_reading(world, {b"new"}, [])
+
+
+@EACH_TURN
+async def test_if_its_client_leaves_meanwhile_the_group_is_there_or_nothing(turns, world):
+    async def act(world: World) -> object:
+        task = asyncio.current_task()
+        assert task is not None
+        leaving.append(task)
+        return await create_group(world)
+
+    async def leave(_: World) -> None:
+        for task in leaving:
+            task.cancel()
+
+    leaving: list[asyncio.Task[object]] = []
+    wide_by_default(world)
+    result = await interrupted(world, act, turns, leave)
+    assert isinstance(result, asyncio.CancelledError | None), repr(result)
+    if world.broker._engine.topics.find(b"t") is None:
+        await create_group(world)
+    assert counts(world) == {PARTITIONS}
+    await check_reading(world, {b"new"}, [])
