@@ -264,6 +264,8 @@ class RespConnection(asyncio.Protocol):
         self._transport = self._replies.transport = GoneTransport(self.connection_lost)
         self._change(Event.END_OF_CLIENT)
         self._is_slow = False
+        if self.router is not None:
+            self.router.resume()
         self.account.put(Purpose.OUTPUT, 0)
         self._slow_reader.stop()
         self.give_up_waiting()

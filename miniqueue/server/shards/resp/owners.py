@@ -125,6 +125,7 @@ class Owners:
         links, self._links = self._links, {}
         for link in links.values():
             link.close_when_answered()
+            link.resume()  # nothing else does any more
 
     def _introduction(self) -> Introduction:
         session, user = self._client.session, self._client.user

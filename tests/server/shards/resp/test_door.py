@@ -173,6 +173,30 @@ async def test_a_client_that_closes_its_half_behind_a_wait_gets_what_is_there(cl
     await until(lambda: client.transport.is_closed)
 
 
+@pytest.mark.parametrize("has_ended_before", [False, True])
+@pytest.mark.parametrize("command", [(b"PEEK", OTHER, b"COUNT", b"100"), (b"PUBLISH", OTHER, b"y"), (b"TOPICS",)])
+async def test_a_client_that_leaves_without_reading_a_reply_leaves_nothing_behind(
+    client, fleet, command, has_ended_before
+):
+    await client.ask(b"PUB", OTHER, b"x")
+    client.connection.pause_writing()
+    client.tell(command)
+    if has_ended_before:
+        client.connection.eof_received()
+    client.transport.lose()
+    await until(lambda: not fleet.members[1].resp.shared.links)
+
+
+async def test_a_client_that_has_ended_gets_its_replies_when_it_reads(client):
+    await client.ask(b"LEN", OTHER)
+    client.connection.pause_writing()
+    client.tell((b"PUBLISH", OTHER, b"y"))
+    client.connection.eof_received()
+    client.connection.resume_writing()
+    assert await client.hear() == [b"+OK\r\n"]
+    await until(lambda: client.transport.is_closed)
+
+
 async def test_a_stream_takes_no_more_from_its_client_than_its_owner_reads(client, fleet):
     client.tell((b"SUBSCRIBE", OTHER))
     await fleet.wait_until_read(OTHER.decode())
