@@ -7,5 +7,5 @@ Does not import the HTTP listener, storage, or `run`. Read first `commands/conte
     states        the states of one connection        turns      shares the event loop between connections
     connection    one connection                      refusals   counts why connections were closed
     incoming      its commands that wait              closing    what remains to do when a connection ends
-    replies       its replies, in order
+    replies       its replies, in order           keyed      messages with keys that come together
 """

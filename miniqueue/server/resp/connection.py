@@ -5,7 +5,8 @@
                    └─ more than there is time for: `incoming`, then `turns`
 
 `wire` turns bytes into commands; a run of PUBLISH to one topic in one read is one list, added to the commit that is
-being gathered. Many commands are carried out as long as the turn lasts; the rest is postponed.
+being gathered, and so are PUBs with keys that follow each other (`keyed`). Many commands are carried out as long as the
+turn lasts; the rest is postponed.
 
 The state of a connection has four independent parts, `life`, `hold`, `turn` and `is_slow`; `states` explains them and
 has the table of transitions. A client that closes its half, or leaves, has sent commands that are still carried out;
