@@ -170,7 +170,8 @@ class Group:
         """End the group and its leases, because the topic is deleted or read again; keep the consumers that wait."""
         self.flow: FlowControl | None = None
         self.old_first: OldFirst | None = None
-        revoke_all(self.cursors)
+        if self.cursors:  # a new group has none
+            revoke_all(self.cursors)
         self.replace(())
         self.id: int | None = None
         if self.book is not None:
