@@ -349,6 +349,10 @@ class Broker:
         """The commit that includes what is published now."""
         return self._engine.journal.committer.open
 
+    def is_gathering(self) -> bool:
+        """Whether publishes are being gathered for a commit, which takes a few iterations of the event loop."""
+        return self._engine.journal.committer.is_gathering()
+
     @property
     def refusal(self) -> type[UnavailableError] | None:
         """The error with which publishes are refused now, or None."""

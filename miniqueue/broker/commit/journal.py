@@ -225,6 +225,10 @@ class Committer:
         last = self.begun[1]
         return _done() if last.is_done else last
 
+    def is_gathering(self) -> bool:
+        """Whether publishes are being gathered: a commit is requested, and none is in progress."""
+        return self._wanted.is_set() and self.begun[1].is_done
+
     @property
     def waiting_bytes(self) -> int:
         """Total size of uncommitted payloads and attributes, in bytes."""

@@ -116,7 +116,7 @@ class Engine:
             events,
             Budget(CACHE_BYTES),
             memory,
-            TimeShare(),
+            TimeShare(is_busy=journal.committer.is_gathering),
             shares,
             Schemas(),
         )

@@ -4,7 +4,8 @@
       └────▶ iterations with other work, three times as long ─▶ the next slice
 
 So long work has a quarter of the time, and whatever the others leave, however long one of its slices takes. An
-iteration is as long as the slowest callback in it; a client that waits for a commit waits for several iterations.
+iteration is as long as the slowest callback in it; a client that waits for a commit waits for several iterations. Those
+in which its commit is gathered take almost no time, and are the others' nevertheless.
 
 Not safe for use by several threads.
 """
@@ -37,10 +38,14 @@ class TimeShare:
 
     Args:
       clock: a clock that never goes back, in seconds.
+      is_busy: whether others are busy, see `is_for_others`; for `in_turns` and what is based on it.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, is_busy: Callable[[], bool] = lambda: False
+    ) -> None:
         self.clock = clock
+        self._is_busy = is_busy
         self._left_at = 0.0
         self._owed_seconds = 0.0
         self._gate = asyncio.Lock()
@@ -50,12 +55,15 @@ class TimeShare:
         self._left_at = self.clock()
         self._owed_seconds = OTHERS_FACTOR * min(self._left_at - begun_at, max_seconds)
 
-    def is_for_others(self) -> bool:
-        """Whether others have work, and have not had their time since the last slice; called once per iteration."""
+    def is_for_others(self, *, is_busy: bool = False) -> bool:
+        """Whether others have work, and have not had their time since the last slice; called once per iteration.
+
+        Others that are busy have work, even if the iteration has taken almost no time.
+        """
         now = self.clock()
         others_seconds, self._left_at = now - self._left_at, now
         self._owed_seconds -= others_seconds
-        return others_seconds > IDLE_SECONDS and self._owed_seconds > 0
+        return self._owed_seconds > 0 and (others_seconds > IDLE_SECONDS or is_busy)
 
     async def in_turns(self, items: Iterable[T], count: int) -> AsyncGenerator[T, None]:
         """Yield `items`, `count` of them in a slice; at most one slice begins in an iteration, whoever asks."""
@@ -109,5 +117,5 @@ class TimeShare:
         """Return when the next slice may begin; first come, first served."""
         async with self._gate:
             await asyncio.sleep(0)
-            while self.is_for_others():  # noqa: ASYNC110 - each iteration is measured
+            while self.is_for_others(is_busy=self._is_busy()):  # noqa: ASYNC110 - each iteration is measured
                 await asyncio.sleep(0)

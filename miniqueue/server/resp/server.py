@@ -37,7 +37,8 @@ class RespServer:
         *,
         routing: Routing | None = None,
     ) -> None:
-        self.shared = Shared(broker, parameters, sign_in, max_output_bytes, LoopShare(turn_seconds))
+        turns = LoopShare(turn_seconds, is_gathering=broker.is_gathering)
+        self.shared = Shared(broker, parameters, sign_in, max_output_bytes, turns)
         if routing is not None:
             self.shared.new_router, self.shared.next_id, self.shared.nodes = routing
         self.connections = self.shared.connections

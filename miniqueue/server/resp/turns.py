@@ -6,7 +6,8 @@
 A turn is the part of one event-loop iteration in which queued connections work. All of them together get a bounded
 time, however many they are and however long one command takes; between turns the bytes of every connection are read. A
 client that sends a few commands and waits for the replies never queues. While there is such a client, turns are
-shorter, because a publish takes six iterations until it is answered.
+shorter, because a publish takes six iterations until it is answered. None begins while publishes are gathered for a
+commit, so a publish meets two turns; with one in each iteration, it met seven.
 
 A turn is a slice of a `TimeShare`: if others have work, they get three times as long as the turn took before the next
 one begins. So a command that takes longer than a turn, as a list of all topics does, makes its connection wait.
@@ -45,12 +46,18 @@ class LoopShare:
     Args:
       turn_seconds: length of a turn for all connections together, while no other client waits.
       clock: a clock that never goes back, in seconds.
+      is_gathering: whether publishes are being gathered for a commit.
 
     Attributes:
       has_others: whether a client has sent a single command; set by the connection that receives it.
     """
 
-    def __init__(self, turn_seconds: float = TURN_SECONDS, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        turn_seconds: float = TURN_SECONDS,
+        clock: Callable[[], float] = time.perf_counter,
+        is_gathering: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.clock = clock
         self.has_others = False
         self._waiting: deque[GoOn] = deque()
@@ -58,6 +65,7 @@ class LoopShare:
         self._ends_at = 0.0
         self._short_turns_left = 0
         self._is_next_due = False
+        self._is_gathering = is_gathering
         self._share = TimeShare(clock)
 
     @property
@@ -87,13 +95,17 @@ class LoopShare:
             self.has_others, self._short_turns_left = False, SHORT_TURNS
         return self._turn_seconds * (SHORT_PART if self._short_turns_left else 1.0)
 
+    def _is_busy(self) -> bool:
+        """Whether a client waits for a publish that is part of the next commit."""
+        return (self.has_others or self._short_turns_left > 0) and self._is_gathering()
+
     def _begin(self) -> None:
         self._is_next_due = False
         if not self._waiting:
             return
         self._schedule()
         now = begun_at = self.clock()
-        if self._share.is_for_others():
+        if self._share.is_for_others(is_busy=self._is_busy()):
             return
         self._ends_at = now + self._seconds()
         self._short_turns_left = max(0, self._short_turns_left - 1)

@@ -1,7 +1,7 @@
 """Long work has a share of the event loop: after each slice, others come first, unless they have nothing to do."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from itertools import pairwise
 
@@ -27,9 +27,9 @@ class Clock:
 class Work:
     """Long work in slices, and the iterations in which they began."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_busy: Callable[[], bool] = lambda: False) -> None:
         self.clock = Clock()
-        self.share = TimeShare(self.clock)
+        self.share = TimeShare(self.clock, is_busy)
         self.slice_seconds = MAX_SLICE_SECONDS
         self.iteration = 0
         self.begun_in: list[int] = []
@@ -57,6 +57,17 @@ async def test_long_work_goes_on_at_once_if_nothing_else_has_work():
 async def test_others_have_three_times_as_long_as_a_slice_took():
     gaps = await Work().beside(MAX_SLICE_SECONDS / 10, slices=10)
     assert set(gaps) <= {10 * OTHERS_FACTOR, 10 * OTHERS_FACTOR + 1}
+
+
+async def test_others_that_are_busy_have_their_time_even_if_an_iteration_takes_almost_none():
+    work = Work(is_busy=lambda: 10 <= work.iteration % 100 < 60)
+    gaps = await work.beside(IDLE_SECONDS / 2, slices=200)
+    assert set(gaps) == {1, 51}
+
+
+async def test_others_that_are_always_busy_have_no_more_than_their_time():
+    gaps = await Work(is_busy=lambda: True).beside(MAX_SLICE_SECONDS / 300, slices=3)
+    assert set(gaps) <= {300 * OTHERS_FACTOR, 300 * OTHERS_FACTOR + 1}
 
 
 async def test_a_slice_that_waits_does_not_owe_others_the_time_for_which_it_has_waited():

@@ -1,6 +1,7 @@
 """A client with much to do does not keep the others waiting: its commands are carried out a turn at a time."""
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -48,7 +49,7 @@ def clock(monkeypatch):
         return ping.run(connection, words)
 
     monkeypatch.setitem(COMMANDS, b"PING", ping._replace(run=run))
-    monkeypatch.setattr("miniqueue.server.resp.server.LoopShare", lambda seconds: LoopShare(seconds, clock))
+    monkeypatch.setattr("miniqueue.server.resp.server.LoopShare", partial(LoopShare, clock=clock))
     return clock
 
 
@@ -85,6 +86,23 @@ async def test_turns_are_short_while_others_are_there_and_then_long_again(server
         shares.append(client.transport.take().count(PONG))
     assert max(shares[:64]) <= IN_SHORT_TURN
     assert min(shares[64:-1]) >= 256
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_publish_that_a_client_waits_for_meets_few_turns(server, client, count):
+    """Otherwise it would meet one in each iteration that it takes: those that gather publishes have none."""
+    others = [Client(server) for _ in range(count)]
+    client.connection.data_received(command(b"PING") * 12_000)
+    turns = []
+    for _ in range(10):
+        for other in others:
+            other.connection.data_received(command(b"PUBLISH", b"t", b"x"))
+        client.transport.take()
+        turns.append(0)
+        while not all(other.transport.take() for other in others):
+            await asyncio.sleep(0)
+            turns[-1] += bool(client.transport.take())
+    assert max(turns) <= 3, turns
 
 
 async def test_one_command_that_takes_long_ends_the_turn_with_its_reply(monkeypatch, clock):
