@@ -100,6 +100,7 @@ class Broker:
       notices: reports what happens to clients that listen.
       share: divides the time of the event loop between long work and all other.
       shares: how much of each pool one user may have.
+      waking: wakes topics with many partitions and groups before a command or request that names them is carried out.
       leases: delivers messages for a limited time, to be settled by receipt.
       several: delivers messages of any of several topics.
       members: assigns the partitions of a group to its members.
@@ -138,7 +139,7 @@ class Broker:
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
-        self.notices, self.share = engine.notices, engine.share
+        self.notices, self.share, self.waking = engine.notices, engine.share, engine.waking
         log, rates = LogReader(engine), RateMeter(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
@@ -197,6 +198,7 @@ class Broker:
         engine = self._engine
         engine.events.connect(
             restored=[
+                engine.waking.restored,
                 engine.topics.restored,
                 engine.schemas.restored,
                 self._tracer.restored,
@@ -211,6 +213,7 @@ class Broker:
                 self._restored_transfers,
             ],
             changed=[
+                engine.waking.changed,
                 engine.limits.changed,
                 partial(dead_letters.changed, engine),
                 self.inspect.rates.changed,
@@ -222,6 +225,7 @@ class Broker:
                 self._tracer.changed,
                 self.several.changed,
             ],
+            unless_woken=[self._holes.changed],
             readable=self._dispatcher.readable,
             loaded=self._disk.loaded,
             before_commit=partial(trim, engine),
@@ -511,6 +515,7 @@ class Broker:
         self._engine.events.restored(content)
         for topic in list(self._engine.topics.by_name.values()):
             if topic.at_rest is not None:  # the other handlers are called when it wakes
+                self._engine.waking.changed(topic)
                 self._engine.limits.changed(topic)
                 self.admin.changed(topic)
                 self._retention.restored(topic)

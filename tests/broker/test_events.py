@@ -23,18 +23,22 @@ def test_handlers_are_called_in_the_order_in_which_they_were_connected():
         return lambda subject: calls.append((name, subject))
 
     events, topic, content = Events(), Topic(b"t"), StoreContent([], 1, [], {}, [], {}, {}, [])
+    last = handler("c")
     events.connect(
         restored=[handler("b"), handler("a")],
-        changed=[handler("d"), handler("c")],
+        changed=[handler("d"), last],
+        unless_woken=[last],
         readable=handler("e"),
         loaded=handler("f"),
         before_commit=_nothing,
     )
     events.restored(content)
     events.changed(topic)
+    events.woken(topic)
     events.readable(topic)
     events.loaded(topic)
-    assert calls == [("b", content), ("a", content), ("d", topic), ("c", topic), ("e", topic), ("f", topic)]
+    assert "".join(name for name, _ in calls) == "badcdef"
+    assert [subject for _, subject in calls] == [content] * 2 + [topic] * 5
 
 
 async def test_changed_delivers_nothing_and_readable_does(world):

@@ -82,7 +82,7 @@ class ExpirySweep:
             if topic.at_rest is not None:  # nothing of it can expire
                 continue
             yield from [(group, cursor) for group in topic.groups.values() for cursor in group.cursors]
-            checked_count += max(1, len(topic.partitions))
+            checked_count += max(1, topic.lane_count)  # the topic may be at rest by now
 
     def _is_due(self, group: Group, cursor: GroupCursor) -> bool:
         topic = group.topic

@@ -7,7 +7,7 @@
 The commit that deletes chunks also stores the new start of the log, so a startup reads no message to find it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from itertools import takewhile
 from operator import attrgetter
@@ -38,7 +38,7 @@ _retained, _stop_seq = attrgetter("retained"), attrgetter("stop_seq")
 class RetentionKeeper:
     """Keeps the logs of topics within the limits of their settings."""
 
-    def __init__(self, engine: Engine, put_to_rest: Callable[[Topic], None]) -> None:
+    def __init__(self, engine: Engine, put_to_rest: Callable[[Topic], Awaitable[None]]) -> None:
         """Create the keeper; `put_to_rest` puts a topic to rest if nothing is in it but what it retains."""
         self._engine = engine
         self._put_to_rest = put_to_rest
@@ -108,6 +108,7 @@ class RetentionKeeper:
         was_at_rest = topic.at_rest is not None
         if topic.at_rest is not None and self._clock.now_ms() < topic.at_rest.trim_at_ms:
             return
+        await self._engine.waking.wake_named([topic.name])
         kept = [number for number, partition in topic.partitions.items() if partition.retained is not None]
         if topic.id is None or not kept:
             del self._retaining[topic]
@@ -116,7 +117,7 @@ class RetentionKeeper:
             while await self._has_more(topic, number):
                 pass
         if was_at_rest and topic.at_rest is None:
-            self._put_to_rest(topic)
+            await self._put_to_rest(topic)
 
     async def _has_more(self, topic: Topic, number: int) -> bool:
         """Trim a partition by one page; return whether there may be more. The topic can rest between two pages."""

@@ -2,6 +2,7 @@
 
     restored        memory was filled from the store, at startup or after a fault; `changed` follows for each topic
     changed         a topic was created, or its settings, partitions, or groups have changed
+    woken           a topic at rest has its partitions and groups again; nothing else of it has changed
     readable        a topic may have messages to deliver: committed, loaded, or no longer held back or paused
     loaded          a page of a topic's messages was read from the store, as in every few MiB of a backlog
     before_commit   the next commit is about to begin, and some topics are over their limits
@@ -27,7 +28,7 @@ class Events:
       before_commit: the only handler of this event; it does not raise.
     """
 
-    __slots__ = ("_changed", "_restored", "before_commit", "loaded", "readable")
+    __slots__ = ("_changed", "_restored", "_woken", "before_commit", "loaded", "readable")
 
     readable: Callable[[Topic], None]
     loaded: Callable[[Topic], None]
@@ -36,19 +37,25 @@ class Events:
     def __init__(self) -> None:
         self._restored: Sequence[Callable[[StoreContent], None]] = ()
         self._changed: Sequence[Callable[[Topic], None]] = ()
+        self._woken: Sequence[Callable[[Topic], None]] = ()
 
     def connect(
         self,
         *,
         restored: Sequence[Callable[[StoreContent], None]],
         changed: Sequence[Callable[[Topic], None]],
+        unless_woken: Sequence[Callable[[Topic], None]],
         readable: Callable[[Topic], None],
         loaded: Callable[[Topic], None],
         before_commit: Callable[[], Awaitable[None]],
     ) -> None:
-        """Set the handlers of all events, before the first event occurs."""
+        """Set the handlers of all events, before the first event occurs.
+
+        `woken` has those of `changed`, without those of `unless_woken`: they look for what is in no topic at rest.
+        """
         self._restored = restored
         self._changed = changed
+        self._woken = [handle for handle in changed if handle not in unless_woken]
         self.readable = readable
         self.loaded = loaded
         self.before_commit = before_commit
@@ -61,4 +68,9 @@ class Events:
     def changed(self, topic: Topic) -> None:
         """Apply the current settings, partitions, and groups of `topic` in all parts."""
         for handle in self._changed:
+            handle(topic)
+
+    def woken(self, topic: Topic) -> None:
+        """Apply the settings, partitions, and groups that `topic` has again."""
+        for handle in self._woken:
             handle(topic)

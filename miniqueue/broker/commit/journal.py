@@ -411,9 +411,7 @@ class Journal:
         """Open the store and return its content; raises StorageError."""
         self.store = await self._open_store()
         try:
-            content = await opening.read_content(
-                self.store, self._topics, self._acknowledged_change, self.events.changed
-            )
+            content = await opening.read_content(self.store, self._topics, self._acknowledged_change, self.events.woken)
         except BaseException:
             await self.store.close()
             raise

@@ -104,6 +104,7 @@ class Scheduler:
         self._clock = engine.clock
         self._backpressure = backpressure
         self._publish = publish
+        self._waking = engine.waking
         self._max_payload_bytes = max_payload_bytes
         self._limits = engine.limits
         self._topics = engine.topics
@@ -186,6 +187,7 @@ class Scheduler:
         """
         listed = await self.get(name)
         schedule, options = listed.schedule, _options_at(name, listed.schedule, self._clock.now_ms())
+        await self._waking.wake_named([schedule.topic])
         topic = self._here(name, schedule)
         return await self._backpressure.admit(partial(self._publish, topic, schedule.payload, options))
 
@@ -358,6 +360,8 @@ class Scheduler:
         stops_ms = [*ticks_ms[step::step], next_at_ms]
         for number, stop_ms in enumerate(stops_ms):
             some_ms = ticks_ms[number * step : (number + 1) * step]
+            if some_ms:
+                await self._waking.wake_named([schedule.topic])
             await self._backpressure.admit(partial(self._publish_some, name, schedule, (due_at_ms, stop_ms), some_ms))
             due_at_ms = stop_ms
 

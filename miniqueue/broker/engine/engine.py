@@ -16,6 +16,7 @@ from miniqueue.broker.commit.events import Events
 from miniqueue.broker.commit.journal import Journal
 from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.broker.engine.topics import Topics
+from miniqueue.broker.engine.waking import Waking
 from miniqueue.broker.model.limits import BrokerLimits, Limit, LimitCounts, Limits
 from miniqueue.broker.model.shares import Pool, Shares
 from miniqueue.broker.model.topic import Topic
@@ -53,6 +54,7 @@ class Engine:
       share: cuts work on many topics into slices.
       shares: limits what one user has of each pool.
       schemas: checks messages of topics that have a schema.
+      waking: wakes topics with many partitions and groups.
     """
 
     clock: Clock
@@ -67,6 +69,7 @@ class Engine:
     share: TimeShare
     shares: Shares
     schemas: Schemas
+    waking: Waking
 
     @property
     def notices(self) -> Notices:
@@ -105,6 +108,7 @@ class Engine:
         shares.measure(Pool.TOPICS, topics.owned_count, limits.max_topics, f"-{Limit.TOPICS}")
         shares.measure(Pool.PARTITIONS, topic_limits.partition_count, limits.max_partitions, f"-{Limit.PARTITIONS}")
         shares.measure(Pool.BYTES, topics.owned_bytes)
+        share = TimeShare(is_busy=journal.committer.is_gathering)
         shares.measure(Pool.CONNECTIONS, memory.connection_count, limits.max_connections, f"-{Limit.CONNECTIONS}")
         return cls(
             clock,
@@ -116,9 +120,10 @@ class Engine:
             events,
             Budget(CACHE_BYTES),
             memory,
-            TimeShare(is_busy=journal.committer.is_gathering),
+            share,
             shares,
             Schemas(),
+            Waking(share),
         )
 
     def set_quotas(self, quotas: Mapping[str, Quotas]) -> None:

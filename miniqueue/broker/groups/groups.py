@@ -116,6 +116,7 @@ class Groups:
 
     async def _counted(self, name: bytes) -> Topic:
         async def count(topic: Topic) -> Topic:
+            await self._engine.waking.wake_named([name])
             await count_due(self._engine, topic)
             return topic
 

@@ -57,9 +57,10 @@ class Inbox:
 
         Raises UnavailableError or StorageError: nothing has arrived, or that is not known; the source sends it again.
         """
+        decoded = [(number, transfers.decode_transfer(value)) for number, value in parcel.transfers]
+        await self._engine.waking.wake_named([transfer.topic for _, transfer in decoded])
         await self._outbox.pause.wait()
         self._engine.journal.admission.check()
-        decoded = [(number, transfers.decode_transfer(value)) for number, value in parcel.transfers]
         try:
             taken = self._add(source, parcel.held, decoded)
         except Exception as exc:  # a part of them was added, and it is not recorded that they have arrived

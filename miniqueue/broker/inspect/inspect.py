@@ -4,7 +4,7 @@ Nearly all statistics are counters that exist anyway; at most a few values of th
 message. Inspections of all topics are cut into slices, and all of them together have a share of the event loop.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
@@ -59,7 +59,7 @@ class Inspect:
         log: LogReader,
         rates: RateMeter,
         requests_in: Callable[[bytes], int],
-        put_to_rest: Callable[[Topic], None],
+        put_to_rest: Callable[[Topic], Awaitable[None]],
     ) -> None:
         self.log = log
         self.rates = rates
@@ -106,6 +106,7 @@ class Inspect:
         The counts are of one moment. The ages are read after it, those of many partitions in turns.
         """
         topic_id = topic.id
+        await self._engine.waking.wake_named([topic.name])
         await count_due(self._engine, topic)
         stats, missed_count = stats_of(topic), total("missed_count", topic.cursors)
         lease_count, unread_seconds = sum(map(len, map(_leases, topic.cursors))), _unread_seconds(topic)
@@ -213,7 +214,7 @@ class Inspect:
                     if self._topics.get(name) is topic:
                         yield topic
                         if was_at_rest and topic.at_rest is None:
-                            self._put_to_rest(topic)
+                            await self._put_to_rest(topic)
                         break
 
     async def existing(self) -> AsyncGenerator[Topic, None]:

@@ -23,6 +23,7 @@ from miniqueue.broker.model.new_partitions import new_partitions
 from miniqueue.broker.model.parts import FlowControl, Member, Membership, TopicStats
 from miniqueue.broker.model.rates import TopicRates
 from miniqueue.broker.model.recording import TopicTrace
+from miniqueue.broker.runtime.share import Work
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.lease_book import LeaseBook
@@ -123,11 +124,11 @@ class Group:
     | `is_postponed`             | `broker.consume.dispatcher`                                     |
     | `is_paused`                | `broker.topics.admin`                                           |
     | `membership`               | `broker.consume.members`                                        |
-    | `unread_seconds`           | `broker.groups.idle`                                            |
+    | `unread_seconds`           | `broker.groups.idle`; `broker.model.rest` restores it           |
     | `waiters`                  | `broker.consume.dispatcher`, which serves them in turn;         |
     |                            | `broker.leases.receive`: one that waits for a load is the first |
     | `was_read`                 | `broker.consume.dispatcher` sets it, `broker.groups.idle`       |
-    |                            | resets it                                                       |
+    |                            | resets it; `broker.model.rest` restores it                      |
     """
 
     __slots__ = (
@@ -255,13 +256,17 @@ class Group:
         """Return the next receipt of each partition, also of former ones."""
         return self._receipts | {cursor.partition: cursor.next_receipt for cursor in self.cursors}
 
-    def resume(self, receipts: dict[int, int], unread_seconds: float, *, was_read: bool) -> None:
+    def resume(self, receipts: dict[int, int]) -> None:
         """Continue a group that was at rest; the caller gives it its cursors next.
 
         A group whose consumers waited while the store was read again has receipts of its own, which go further.
         """
         self._receipts = self._receipts or receipts
-        self.unread_seconds, self.was_read = unread_seconds, was_read
+
+    def begin(self, group_id: int, cursors: Iterable[GroupCursor]) -> None:
+        """Exist from now on, with this id and these cursors."""
+        self.id = group_id
+        self.replace(cursors)
 
     @property
     def depth(self) -> int:
@@ -347,8 +352,17 @@ class TopicAtRest(Protocol):
         """The memory of the topic, about."""
         ...
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the topic has more cursors than one event-loop iteration may make."""
+        ...
+
     def wake(self, topic: "Topic") -> None:
-        """Give a topic its partitions and groups again."""
+        """Give a topic its partitions and groups again, all at once."""
+        ...
+
+    def coming_back(self, topic: "Topic") -> Work[None]:
+        """Give a topic its partitions and groups again, unless anything else has woken or changed it meanwhile."""
         ...
 
 
@@ -473,7 +487,6 @@ class Topic:
             at_rest = self.at_rest
             if at_rest is None:
                 raise AttributeError(f"a topic has no {name} now")
-            self._empty()
             at_rest.wake(self)
             return getattr(self, name)
 
@@ -546,9 +559,7 @@ class Topic:
         self.partitions = partitions
         self.plain = partitions[self.first_partition]
         for name, group_id in group_ids.items():
-            group = self.group(name)
-            group.id = group_id
-            group.replace(partition.cursors[group_id] for partition in partitions.values())
+            self.group(name).begin(group_id, [partition.cursors[group_id] for partition in partitions.values()])
         self._look_for_sole()
         self._share_keys()
 
@@ -563,11 +574,15 @@ class Topic:
             at_rest.stats = replace(at_rest.stats, expired=self.expired_count, duplicates=self.duplicate_count)
             self.rest(at_rest)
 
-    def come_back(self, partitions: dict[int, Partition], group_ids: dict[bytes, int], plain_number: int) -> None:
-        """Take over the partitions and groups from before a rest."""
-        assert self.id is not None
-        self.fill(self.id, partitions, group_ids, settings=self.settings)
+    def come_back(self, partitions: dict[int, Partition], groups: dict[bytes, Group], plain_number: int) -> None:
+        """Take over the partitions and groups from before a rest, all of which were made before."""
+        if self.at_rest is not None:
+            self._empty()
+        self.groups |= groups
+        self.partitions = partitions
         self.plain = partitions[plain_number]
+        self._look_for_sole()
+        self._share_keys()
 
     def note_fault(self, fault: MiniqueueError) -> None:
         """Make the topic unreadable if its messages are damaged; another fault of reading may be temporary."""

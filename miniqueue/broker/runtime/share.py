@@ -33,6 +33,16 @@ MAX_SLICE_SECONDS: Final = 0.003
 IDLE_SECONDS: Final = 0.00003
 
 
+def at_once(work: Work[T]) -> T:
+    """Do all of some work in this event-loop iteration; return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 class TimeShare:
     """Measures the slices of long work, and what others have had since.
 

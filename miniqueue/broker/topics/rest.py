@@ -12,12 +12,16 @@ from typing import Final
 
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.model.rest import put_to_rest
+from miniqueue.broker.model.rest import is_wide, put_to_rest, resting
 from miniqueue.broker.model.topic import Topic
+from miniqueue.broker.runtime.share import Work
 from miniqueue.broker.runtime.tasks import SingleTask
+from miniqueue.core.log.partition import Partition
 
 #: Topics that one event-loop iteration checks, so that it stays short.
 TOPICS_IN_TURN: Final = 20
+#: Partitions of a wide topic that one iteration frees: even that takes time, as each has many objects.
+FREED_IN_TURN: Final = 50
 
 
 class TopicRest:
@@ -52,23 +56,49 @@ class TopicRest:
                 if topic.id is None or topic.at_rest is not None:
                     continue
                 if topic in self._awake and not self._is_used(topic):
-                    self.put(topic)
+                    await self.put(topic)
                 if topic.at_rest is None:
                     awake.add(topic)
         self._awake = awake
 
-    def put(self, topic: Topic) -> None:
-        """Put a topic to rest if nothing is in it."""
-        if self._engine.journal.is_dirty(topic):
+    async def put(self, topic: Topic) -> None:
+        """Put an awake topic to rest if nothing is in it; in turns if it is wide."""
+        if not self._is_ready(topic):
             return
+        if not is_wide(topic):
+            if put_to_rest(topic, self._engine.events.woken):
+                self._note(topic)
+            return
+        share, partitions = self._engine.share, [*topic.partitions.values()]
+        at_rest = await share.finish(resting(topic, self._engine.events.woken))
+        if at_rest is not None and not self._engine.journal.is_dirty(topic):
+            topic.rest(at_rest)
+            self._note(topic)
+            await share.finish(_freed(partitions))
+
+    def _is_ready(self, topic: Topic) -> bool:
+        """Whether the store has all of a topic; if it lacks unique keys, the next commits write them."""
+        if self._engine.journal.is_dirty(topic):
+            return False
         if topic.growths:
             lanes.forget_growths(self._engine.journal, topic)
         if topic.unique_keys.is_used:
             self._engine.journal.touch(topic)  # the next commits write its claims, and then nothing of it is in memory
-        elif put_to_rest(topic, self._engine.events.changed):
-            self._engine.cache.touch(topic)
-            self._engine.limits.measure(topic)
+            return False
+        return True
+
+    def _note(self, topic: Topic) -> None:
+        self._engine.cache.touch(topic)
+        self._engine.limits.measure(topic)
+        self._engine.waking.changed(topic)
 
     def _is_used(self, topic: Topic) -> bool:
         unread_seconds = min((group.unread_seconds for group in topic.existing_groups), default=0.0)
         return unread_seconds < self._rest_seconds
+
+
+def _freed(partitions: list[Partition]) -> Work[None]:
+    """Free the memory of partitions that belong to no topic anymore, some in each turn."""
+    while partitions:
+        del partitions[-FREED_IN_TURN:]
+        yield

@@ -84,6 +84,7 @@ class Transactions:
         plan = _planned(acts)
         if isinstance(plan, Refused):
             return plan
+        await self._engine.waking.wake_named([act.topic for act in acts])
         keys = unique_keys(acts)
         if keys:
             replaced = unique_keys(act for act in acts if isinstance(act, PublishWith) and act.options.is_replacing)

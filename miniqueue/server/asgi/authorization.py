@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -54,10 +54,17 @@ class AuthMiddleware:
     Args:
       sign_in: authenticates the users.
       admit: raises ShareLimitError if a user, by name, may have no further connection.
+      prepare: called for each request that a user may make, before it is answered.
     """
 
-    def __init__(self, sign_in: Authenticator, admit: Callable[[str], None] = lambda _user: None) -> None:
+    def __init__(
+        self,
+        sign_in: Authenticator,
+        admit: Callable[[str], None] = lambda _user: None,
+        prepare: Callable[[Scope], Awaitable[None]] | None = None,
+    ) -> None:
         self._sign_in = sign_in
+        self.prepare = prepare
         self._admit = admit
         self._key = secrets.token_bytes(32)
         #: Users by a hash of connection and header; so are the checks in progress.
@@ -158,6 +165,8 @@ class _Guarded:
             await error_reply(error)(scope, receive, send)
             return
         scope["user"] = user
+        if self._gate.prepare is not None:
+            await self._gate.prepare(scope)
         await self._endpoint(scope, _while_current(self._gate, user, receive), send)
 
 

@@ -7,6 +7,7 @@
 Names are decoded from the raw bytes of the path: in ASGI's decoded path, bytes that are not UTF-8 are lost.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import unquote_to_bytes
@@ -37,6 +38,12 @@ def segment_of(scope: Scope, index: int) -> bytes:
     """Return a segment of the path, counted from 1, percent-decoded, unchecked; b"" if the path is shorter."""
     segments: list[bytes] = scope["raw_path"].split(b"/")
     return _decoded(segments[index]) if index < len(segments) else b""
+
+
+def words_of(scope: Scope) -> list[bytes]:
+    """Return the segments of the path, and the names and values of the query, percent-decoded, unchecked."""
+    path_and_query: bytes = scope["raw_path"] + b"?" + scope["query_string"].replace(b"+", b" ")
+    return [*map(_decoded, re.split(rb"[/?&=]", path_and_query))]
 
 
 def finder_of_topic(route: str) -> Callable[[Scope], bytes]:

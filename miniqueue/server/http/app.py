@@ -33,7 +33,7 @@ from miniqueue.server.asgi.browser_pages import NOT_FOR_OTHER_SITES, is_from_ano
 from miniqueue.server.asgi.endpoints import ActEndpoint
 from miniqueue.server.asgi.replies import NOT_FOUND, refuse_websocket
 from miniqueue.server.asgi.request import HttpActor
-from miniqueue.server.asgi.routing import Methods, route_below_topic, topic_of
+from miniqueue.server.asgi.routing import Methods, route_below_topic, topic_of, words_of
 from miniqueue.server.http.events import event_endpoints
 from miniqueue.server.http.groups import group_endpoints
 from miniqueue.server.http.inspect import inspect_endpoints
@@ -102,7 +102,8 @@ class HttpApp:
         }
         self._memory = broker.memory
         admit = partial(broker.shares.admit, Pool.CONNECTIONS)
-        self.gate = None if sign_in is None else AuthMiddleware(sign_in, admit)
+        self._waking, self._at_rest = broker.waking, broker.waking.at_rest
+        self.gate = None if sign_in is None else AuthMiddleware(sign_in, admit, self._wake)
         self._routes: Mapping[str, Methods] = MappingProxyType(routes(endpoints, self.gate))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,11 +113,18 @@ class HttpApp:
             is_foreign = is_from_another_site(scope["headers"])
             methods = None if is_foreign else self._methods(scope["path"])
             if methods is not None:
+                if self._at_rest and self.gate is None:
+                    await self._wake(scope)
                 await methods.of(scope["method"])(scope, receive, send)
             else:
                 await (NOT_FOR_OTHER_SITES if is_foreign else NOT_FOUND)(scope, receive, send)
         elif scope["type"] == "websocket":
             await refuse_websocket(scope, send)
+
+    async def _wake(self, scope: Scope) -> None:
+        """Wake the topics that the path or the query of a request names."""
+        if self._at_rest:
+            await self._waking.wake_named(words_of(scope))
 
     def _methods(self, path: str) -> Methods | None:
         """Return the methods of a path, None if it is unknown."""

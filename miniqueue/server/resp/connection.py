@@ -23,8 +23,10 @@ import structlog
 
 from miniqueue.access.users import User
 from miniqueue.broker.model.shares import Pool
+from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
+from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import MemoryLimitError, MiniqueueError, PayloadTooLargeError, TopicFullError
 from miniqueue.errors.requests import SchemaError
 from miniqueue.server.resp.closing import GoneTransport, LingeringClose, SlowReader
@@ -105,6 +107,9 @@ class RespConnection(asyncio.Protocol):
         self.session = Session(next(shared.next_id))
         self.stream: Stream | None = None
         self.mode: Mode | None = None
+        self._at_rest = shared.broker.waking.at_rest
+        # Whether anything may come before a command is carried out here: a router, or topics that have to wake.
+        self._is_led: object = self._at_rest if shared.new_router is None and not self.is_link else True
         self.held: dict[bytes, HeldByGet] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.command_count = 0
@@ -460,7 +465,10 @@ class RespConnection(asyncio.Protocol):
 
     def _execute(self, command: Parsed) -> None:
         """Carry out a command, a run of PUBLISH, or a transaction of one."""
-        if self.router is not None and self._is_routed() and self.router.execute(command):
+        if self._is_led and (
+            (self._at_rest and self._must_wait_for_topics(command))
+            or (self.router is not None and self._is_routed() and self.router.execute(command))
+        ):
             return
         if isinstance(command, Run):
             head, lasts = command
@@ -481,6 +489,32 @@ class RespConnection(asyncio.Protocol):
             reply = self.refusal(exc)
         if reply:  # empty if it has been queued already
             self.reply(reply)
+
+    def _must_wait_for_topics(self, command: Parsed) -> bool:
+        """Return whether a command names topics that have to wake first; then it is carried out when they have."""
+        run = command.run if isinstance(command, RunTransaction) else command
+        words = run.head if isinstance(run, Run) else run
+        # A payload is no name: of a run, which is carried out in order, no command after the first one may wait.
+        topics = self.broker.waking.named(words[1:2] if words[0].upper() == b"PUBLISH" else words[1:])
+        if topics and self.guard is not None:
+            user = self.guard.user
+            topics = [topic for topic in topics if user is not None and user.sees(whole_of(topic.name))]
+        if not topics:
+            return False
+        self.command_count -= 1
+        self.put_back([command])
+        self.hold()
+        self.spawn(self._wake(topics))
+        return True
+
+    async def _wake(self, topics: Sequence[Topic]) -> None:
+        """Wake topics, then carry out the commands that wait."""
+        try:
+            await self.broker.waking.wake(topics)
+        except Exception:  # a bug: the command that waits would never be carried out
+            self._cut_broken()
+        else:
+            self.release(b"")
 
     def _execute_transaction(self, transaction: RunTransaction) -> None:
         """Carry out MULTI, a run of PUBLISH, and EXEC: at once if no command is refused, otherwise one by one."""

@@ -111,6 +111,7 @@ async def _reasons(context: Context, topic: bytes) -> dict[str, object]:
     """Count the reasons of the first dead letters of a topic; raises UnknownTopicError."""
     broker = context.broker
     name = broker.admin.settings_of(topic).dead_letters_of(topic)
+    await broker.waking.wake_named([topic])
     page = await broker.inspect.search(topic, parse_filter({}), state=State.DEAD, count=EXAMINED, max_scanned=EXAMINED)
     reasons: dict[str, list[int]] = {}
     for message in page.messages:

@@ -49,6 +49,7 @@ def open_messages(context: Context, options: Mapping[str, bytes], user: User | N
     )
 
     async def make() -> dict[str, object]:
+        await context.broker.waking.wake_named([topic])
         page = await search()
         return _shown(page.messages, page.next and bytes(page.next).decode()) | {"scanned": page.scanned_count}
 
@@ -66,6 +67,7 @@ async def _peek(
     after: tuple[int, int] | DelayedId | None,
     group: bytes | None,
 ) -> dict[str, object]:
+    await context.broker.waking.wake_named([topic])
     messages = await context.broker.inspect.peek(topic, state, count, after, group)
     size_bytes = sum(len(each.stored.payload) + len(each.stored.shown_attributes) for each in messages)
     is_last = len(messages) < count and size_bytes < MAX_BYTES

@@ -214,7 +214,8 @@ class Transaction:
         if not steps:
             return replies.array([])
         acts = [step.act for step in steps if step.act is not None]
-        if len(acts) == len(steps) and not unique_keys(acts):
+        is_at_once = len(acts) == len(steps) and not unique_keys(acts)
+        if is_at_once and not client.broker.waking.named([act.topic for act in acts]):
             client.when_room(partial(_execute_now, client, steps, acts))
             return b""
         execution = Execution(client, steps, acts, self._carry_out)
