@@ -39,6 +39,8 @@ MAX_HELD_BYTES = 4 << 20
 CHARGED_BYTES = 64 << 10
 #: Maximum number of messages that one event-loop iteration settles, or of leases of messages that are acknowledged.
 MAX_SETTLED = 100
+#: The same for each turn of those that are more.
+SETTLED_IN_TURN = 64
 
 #: What settles messages in turns; None if they have been settled.
 Rest = Coroutine[Any, Any, None] | None
@@ -316,9 +318,10 @@ class Consumer:
         if act_on_all is not None:
             act_on_all = partial(act_on_all, places=FrontPlaces(len(receipts)))
         unknown_count = 0
-        parts = [receipts[start : start + MAX_SETTLED] for start in range(0, len(receipts), MAX_SETTLED)]
-        async with aclosing(self._dispatcher.in_turns(parts)) as turns:
-            async for part in turns:
+        parts = [receipts[start : start + SETTLED_IN_TURN] for start in range(0, len(receipts), SETTLED_IN_TURN)]
+        async with aclosing(self._dispatcher.turns()) as turns:
+            for part in parts:
+                await anext(turns)
                 try:
                     self._settle_now(act, part, act_on_all, is_returned=is_returned)
                 except UnknownReceiptError as error:

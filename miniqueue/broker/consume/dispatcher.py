@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -17,6 +17,7 @@ from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.holding import CursorLease
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.returning import FrontPlaces
+from miniqueue.errors import MiniqueueError
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ MAX_DELIVERED: Final = 80
 #: become a dead letter, and may be delivered again.
 MAX_RETURNED: Final = 50
 RETURN_COST: Final = 40
+#: Maximum number of turns in which messages are settled before a commit, which is encoded in one iteration.
+MAX_TURNS_IN_COMMIT: Final = 3
 
 
 class Dispatcher:
@@ -56,6 +59,7 @@ class Dispatcher:
         self._postponed: dict[Group, None] | None = None  # groups to dispatch when `many_leave` ends; else None
         self._later: dict[Group, None] = {}  # groups to dispatch in the next iteration
         self._room = MAX_DELIVERED  # how much more may be delivered in this iteration
+        self._turn_count, self._turned_in = 0, self._journal.committer.open  # how many before this commit
 
     def tick(self) -> None:
         """Deliver the delayed messages that are due now."""
@@ -159,9 +163,19 @@ class Dispatcher:
             del self._topics[topic.name]
             topic.dissolve()
 
-    def in_turns(self, parts: Sequence[T]) -> AsyncGenerator[T, None]:
-        """Yield one of `parts` in each turn of the event loop."""
-        return self._engine.share.in_turns(parts, 1)
+    async def turns(self) -> AsyncGenerator[None, None]:
+        """Yield in turns of the event loop, for work that settles many messages; see `MAX_TURNS_IN_COMMIT`."""
+        committer = self._journal.committer
+        async with aclosing(self._engine.share.pauses()) as pauses:
+            while True:
+                if self._turn_count >= MAX_TURNS_IN_COMMIT and self._turned_in is committer.open:
+                    with suppress(MiniqueueError):  # if the commit fails, memory is dropped, and this act with it
+                        await committer.flush()
+                await anext(pauses)
+                if self._turned_in is not committer.open:
+                    self._turn_count, self._turned_in = 0, committer.open
+                self._turn_count += 1
+                yield
 
     def in_epoch(self, act: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return an act that raises BrokenOffError if memory is dropped meanwhile."""
@@ -169,7 +183,7 @@ class Dispatcher:
 
     def in_parts(self, work: parts.Parts) -> "asyncio.Task[None] | None":
         """Do work in parts, as `parts.begin` does."""
-        return parts.begin(work, self._engine.share, self._engine.spawn)
+        return parts.begin(work, self.turns, self._engine.spawn)
 
     def _return(self, group: Group, held: Iterable[Sequence[CursorLease]], held_count: int, cause: str) -> parts.Parts:
         places = FrontPlaces(held_count) if held_count > MAX_RETURNED else None

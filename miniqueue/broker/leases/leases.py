@@ -13,7 +13,6 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from itertools import repeat
 from operator import itemgetter, or_
 from typing import Final, NamedTuple
 
@@ -215,7 +214,7 @@ class Leases:
 
     async def _in_turns(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
         results: list[bool] = []
-        async with aclosing(self._engine.share.in_turns(repeat(None), 1)) as turns:
+        async with aclosing(self.dispatcher.turns()) as turns:
             async for _ in turns:
                 part = receipts[len(results) : len(results) + MAX_WITH_FEW_LEASES]
                 settled = self.settle_if_short(name, part, act)

@@ -17,7 +17,7 @@ from miniqueue.core.cursor.returning import FrontPlaces
 
 #: Maximum number of messages that one iteration settles, if each has a lease of its own.
 MAX_ACKED: Final = 150
-MAX_RETURNED: Final = 100
+MAX_RETURNED: Final = 64
 MAX_REJECTED: Final = 64
 #: Maximum number of messages that one iteration settles, if they are acknowledged and have few leases.
 MAX_WITH_FEW_LEASES: Final = 1_000

@@ -8,12 +8,10 @@ the same on every machine (`tests/budget`). So little work is done before `begin
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
-from itertools import repeat
 from typing import Final
 
-from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.broker.runtime.tasks import Spawn
 
 #: What the parts of one iteration may cost; the last one may cost more.
@@ -22,22 +20,25 @@ MAX_COST: Final = 2_000
 #: Does a part of the work each time it is asked for the next cost.
 Parts = Generator[int, None, None]
 
+#: Yields at the beginning of each turn.
+Turns = Callable[[], AsyncGenerator[None, None]]
 
-def begin(parts: Parts, share: TimeShare, spawn: Spawn) -> "asyncio.Task[None] | None":
+
+def begin(parts: Parts, turns: Turns, spawn: Spawn) -> "asyncio.Task[None] | None":
     """Do the first parts; return the task that does the rest, or None if nothing is left.
 
     If the task ends early, because the store has failed or the broker stops, the rest is not done.
     """
     if not _do_some(parts):
         return None
-    task = spawn(_in_turns(parts, share))
+    task = spawn(_in_turns(parts, turns))
     task.add_done_callback(lambda _: parts.close())
     return task
 
 
-async def _in_turns(parts: Parts, share: TimeShare) -> None:
-    async with aclosing(share.in_turns(repeat(None), 1)) as turns:
-        async for _ in turns:
+async def _in_turns(parts: Parts, turns: Turns) -> None:
+    async with aclosing(turns()) as pauses:
+        async for _ in pauses:
             if not _do_some(parts):
                 break
 

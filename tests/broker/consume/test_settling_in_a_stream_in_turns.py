@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from miniqueue.broker.consume.consumer import MAX_SETTLED
+from miniqueue.broker.consume.consumer import MAX_SETTLED, SETTLED_IN_TURN
+from miniqueue.broker.consume.dispatcher import MAX_TURNS_IN_COMMIT
 from miniqueue.core.options.settle import NackOptions
 from miniqueue.errors import BrokenOffError, InternalError, UnknownReceiptError
 from tests.broker.support import World
@@ -32,7 +33,7 @@ async def begun(consumer, receipts: list[int] = NAMED) -> "asyncio.Task[None]":
     task = asyncio.ensure_future(consumer.nack(receipts))
     while consumer.held_count == COUNT:  # noqa: ASYNC110 - each iteration is looked at
         await asyncio.sleep(0)
-    assert consumer.held_count == COUNT - MAX_SETTLED
+    assert consumer.held_count == COUNT - SETTLED_IN_TURN
     return task
 
 
@@ -125,3 +126,25 @@ async def test_a_command_is_answered_before_the_next_one_even_if_the_client_leav
         if not leaves:
             expected = b"-NOLEASE 1 of %d receipts belong to no message outstanding here\r\n+OK\r\n" % COUNT
             assert client.transport.take() == expected
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_commit_has_the_messages_of_few_turns_however_long_it_takes(fails, world):
+    consumer, store = await holding(world), world.store
+    store.may_write.clear()
+    task = asyncio.ensure_future(consumer.nack(NAMED))
+    await settle_down()
+    assert consumer.held_count == COUNT - MAX_TURNS_IN_COMMIT * SETTLED_IN_TURN
+    if fails:
+        store.fail_writes.add(store.write_count)
+    store.may_write.set()
+    if not fails:
+        await task
+        assert await drained(world) == [PAYLOADS[receipt - 1] for receipt in NAMED]
+        return
+    with pytest.raises(BrokenOffError):
+        await task
+    consumer.close()
+    while world.broker.refusal is not None:  # noqa: ASYNC110 - until it has been reopened
+        await asyncio.sleep(0.01)
+    assert sorted(await drained(world)) == sorted(PAYLOADS)
