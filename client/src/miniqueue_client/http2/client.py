@@ -91,6 +91,7 @@ class Http2Client:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+        await self._connection.wait_closed()
 
     def close(self) -> None:
         """Close the connection; requests in progress fail. Safe to call twice."""

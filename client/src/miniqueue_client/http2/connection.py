@@ -21,6 +21,8 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 #: Flow-control window of the connection: 100 default windows of a stream, so that unread streams do not block others.
 WINDOW_BYTES = 100 * 65_535
+#: How long the server may take to close its side of the connection.
+CLOSE_SECONDS = 1.0
 
 
 class Connection(asyncio.Protocol):
@@ -40,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._lost: ClientError | None = None
         self._is_flush_due = False
         self._is_settled = asyncio.Event()
+        self._closed = asyncio.get_running_loop().create_future()
         self._slots: asyncio.Semaphore
         self._handlers: Mapping[type, Callable[[Any], None]] = MappingProxyType(
             {
@@ -80,6 +83,13 @@ class Connection(asyncio.Protocol):
             self._flush()
             self._transport.close()
             self._lose(DisconnectedError("the connection was closed"))
+
+    async def wait_closed(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Return when the connection is closed, after `close`; the server has so many seconds to answer that."""
+        await asyncio.wait([self._closed], timeout=seconds)
+        if not self._closed.done():
+            self._transport.abort()
+            await asyncio.wait([self._closed])
 
     # --- for the streams --------------------------------------------------------------------------------------
 
@@ -134,6 +144,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all streams, since the connection is lost."""
+        self._closed.set_result(None)
         self._lose(DisconnectedError(f"the connection was lost: {exc or 'closed by the server'}"))
 
     # --- events -----------------------------------------------------------------------------------------------
