@@ -130,12 +130,24 @@ class Peers:
             await asyncio.sleep(ASK_SECONDS)
 
     async def _ask(self, number: int) -> None:
-        """Ask a shard whether it answers, as long as it does; then give up what waits for it."""
-        link = self._open(number, Introduction("ping", name=str(self.placing.number)))
-        while await _answers(link, self.report()):
-            self.note_present(number)
-            await asyncio.sleep(ASK_SECONDS)
+        """Ask a shard whether it answers, as long as it does; then give up what waits for it.
+
+        If its process has ended, another one can be there already, so it is asked once more.
+        """
+        link, has_answered = self._ask_over(number), False
+        while True:
+            if await _answers(link, self.report()):
+                has_answered = True
+                self.note_present(number)
+                await asyncio.sleep(ASK_SECONDS)
+            elif has_answered and link.is_lost:
+                link, has_answered = self._ask_over(number), False
+            else:
+                break
         self.note_away(number)
+
+    def _ask_over(self, number: int) -> Link:
+        return self._open(number, Introduction("ping", name=str(self.placing.number)))
 
     def note_present(self, number: int) -> None:
         """Note that a shard answers."""
