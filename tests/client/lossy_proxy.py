@@ -1,6 +1,7 @@
 """A proxy for a broker that loses replies: it forwards commands, and disconnects the client instead of replying."""
 
 import contextlib
+import select
 import socket
 import threading
 
@@ -32,12 +33,18 @@ class LossyProxy:
                 threading.Thread(target=self._pass_on, args=[client], daemon=True).start()
 
     def _pass_on(self, client: socket.socket) -> None:
-        """Carry out one exchange after the other: what is asked in one read, and all of its reply."""
+        """Pass on each piece that arrives; the replies to a transaction can be several, as some come before its commit."""
+        is_to_be_lost = False
         with client, socket.create_connection(("127.0.0.1", self._port)) as broker:
-            while asked := client.recv(1 << 20):
-                broker.sendall(asked)
-                reply = broker.recv(1 << 20)
-                if self.losses and self._only in asked:
+            while True:
+                readable, _, _ = select.select([broker, client], [], [])
+                source, sink = (broker, client) if broker in readable else (client, broker)
+                data = source.recv(1 << 20)
+                if not data:
+                    return
+                if source is client:
+                    is_to_be_lost = self.losses > 0 and self._only in data
+                elif is_to_be_lost:
                     self.losses -= 1
                     return
-                client.sendall(reply)
+                sink.sendall(data)
