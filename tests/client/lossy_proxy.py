@@ -33,7 +33,7 @@ class LossyProxy:
                 threading.Thread(target=self._pass_on, args=[client], daemon=True).start()
 
     def _pass_on(self, client: socket.socket) -> None:
-        """Pass on each piece that arrives: the replies to a transaction are some before its commit, and one after it."""
+        """Pass on each piece that arrives: some replies to a transaction come before its commit, the last after it."""
         is_to_be_lost = False
         with client, socket.create_connection(("127.0.0.1", self._port)) as broker:
             while True:
