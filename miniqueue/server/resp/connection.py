@@ -380,6 +380,8 @@ class RespConnection(asyncio.Protocol):
         run = keyed_run(commands, start)
         if run is None or not (self.guard is None or self.guard.lets_publish(run.topic)):
             return 0
+        if self._at_rest and self.broker.waking.named([run.topic]):  # the first of them wakes it
+            return 0
         if self.router is None or not self.router.publish_keyed(run):
             try:
                 publish_keyed(self, run)

@@ -205,6 +205,16 @@ async def test_commands_are_carried_out_in_order_after_the_topic_has_woken(world
     assert sorted(await world.drain(b"t")) == [b"one", b"three", b"two"]
 
 
+async def test_messages_with_keys_that_are_published_together_wait_for_their_topic(world):
+    await rested(world)
+    client = Client(RespServer(world.broker, PARAMETERS))
+    client.connection.data_received(b"".join(command(*b"PUB t x KEY k".split()) for _ in range(3)))
+    assert topic_of(world).at_rest is not None
+    await settle_down()
+    assert client.transport.take().count(b"$") == 3
+    assert await world.drain(b"t") == [b"x"] * 3
+
+
 async def test_a_transaction_waits_for_its_topics(world):
     await rested(world)
     client = Client(RespServer(world.broker, PARAMETERS))
