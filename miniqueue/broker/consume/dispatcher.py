@@ -59,7 +59,7 @@ class Dispatcher:
         self._postponed: dict[Group, None] | None = None  # groups to dispatch when `many_leave` ends; else None
         self._later: dict[Group, None] = {}  # groups to dispatch in the next iteration
         self._room = MAX_DELIVERED  # how much more may be delivered in this iteration
-        self._turn_count, self._turned_in = 0, self._journal.committer.open  # how many before this commit
+        self._turn_count, self._turned_in = 0, self._journal.committer.open  # turns before this commit
 
     def tick(self) -> None:
         """Deliver the delayed messages that are due now."""

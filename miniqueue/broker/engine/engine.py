@@ -108,8 +108,8 @@ class Engine:
         shares.measure(Pool.TOPICS, topics.owned_count, limits.max_topics, f"-{Limit.TOPICS}")
         shares.measure(Pool.PARTITIONS, topic_limits.partition_count, limits.max_partitions, f"-{Limit.PARTITIONS}")
         shares.measure(Pool.BYTES, topics.owned_bytes)
-        share = TimeShare(is_busy=journal.committer.is_gathering)
         shares.measure(Pool.CONNECTIONS, memory.connection_count, limits.max_connections, f"-{Limit.CONNECTIONS}")
+        share = TimeShare(is_busy=journal.committer.is_gathering)
         return cls(
             clock,
             Horizon(clock),

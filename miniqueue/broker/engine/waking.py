@@ -1,4 +1,4 @@
-"""Wakes wide topics that are at rest in turns, before who needs them goes on; `model.rest` says what wide is.
+"""Wakes wide topics that are at rest in turns, before what needs them goes on; `model.rest` says what wide is.
 
     a command, request, or tick names topics ─▶ `named` ─ none of them is wide and at rest ──────────▶ it goes on
                                                   └ some ─▶ it waits for `wake` ─ all are awake ─┘

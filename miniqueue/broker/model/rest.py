@@ -186,7 +186,7 @@ def resting(topic: Topic, woken: Callable[[Topic], None]) -> Work[Rest | None]:
     partitions = [*_cut([*topic.partitions.values()], len(topic.existing_groups))]
     groups = [*_cut([*topic.groups.values()], len(topic.partitions))]
     pieces: Iterable[tuple[Sequence[Partition], Sequence[Group]]] = zip(partitions, groups, strict=True)
-    if len(partitions) + len(groups) > 2:
+    if len(partitions) + len(groups) > 2:  # otherwise, all of a small topic is one piece
         pieces = chain(zip(partitions, repeat(())), zip(repeat(()), groups))
     for some, members in pieces:
         if not all(map(_is_empty, some)):

@@ -87,6 +87,7 @@ class Shard:
 
     Attributes:
       peers: the other shards.
+      steps: takes the steps by which schedules change and move.
     """
 
     def __init__(
@@ -148,8 +149,8 @@ class Shard:
         assert broker.outbox is not None  # it is one of several
         assert broker.inbox is not None  # the same
         self._carrier = Carrier(broker.outbox, Sending(self.peers))
-        self._steps = Steps(broker, self.peers)
-        self._schedules = Home(self.placing, self._steps.send, self.peers.check)
+        self.steps = Steps(broker, self.peers)
+        self._schedules = Home(self.placing, self.steps.send, self.peers.check)
         inbox, known = broker.inbox, knowing(broker)
         back = Back(
             {
@@ -159,7 +160,7 @@ class Shard:
                 "spread": lambda _: Answering(self.spreading.obey),
                 EARLIER: lambda _: Answering(known),
                 ORDERS: lambda _: Answering(self._schedules.obey),
-                STEPS: lambda home: self._steps.answering(home.name),
+                STEPS: lambda home: self.steps.answering(home.name),
                 "ping": lambda other: Answerer(partial(self._hear, held, other.name)),
             }
         )
@@ -195,7 +196,7 @@ class Shard:
     def close(self) -> None:
         """End the tunnels to other shards that are idle, and the links for steps."""
         self._tunnels.close()
-        self._steps.close()
+        self.steps.close()
         self.peers.earlier.links.close()
         self.peers.spreading.close()
 
@@ -246,10 +247,6 @@ class Shard:
     def _owners(self, broker: Broker, port: str) -> Owners:
         return Owners(self._tunnels, self.placing, broker.memory, port)
 
-    async def move_schedules(self) -> None:
-        """Move the schedules of this shard whose part is in another shard; raises MiniqueueError."""
-        await self._steps.move()
-
     async def watch(self) -> None:
         """Watch the other shards, carry messages to them, and complete what concerns several, until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -258,4 +255,4 @@ class Shard:
             group.create_task(self.spreading.tend())
             group.create_task(self._follow())
             group.create_task(self._schedules.tend())
-            group.create_task(self._steps.tend())
+            group.create_task(self.steps.tend())

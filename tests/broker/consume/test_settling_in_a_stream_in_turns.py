@@ -44,6 +44,14 @@ async def drained(world: World) -> list[bytes]:
     return found
 
 
+async def check_nothing_is_lost(world: World, consumer) -> None:
+    """Leave, wait until the store has been opened again, and receive all messages."""
+    consumer.close()
+    while world.broker.refusal is not None:  # noqa: ASYNC110 - until it has been reopened
+        await asyncio.sleep(0.01)
+    assert sorted(await drained(world)) == sorted(PAYLOADS)
+
+
 @pytest.mark.parametrize("options", [NackOptions(None, b""), NackOptions(None, b"broken")])
 async def test_many_that_fail_are_at_the_front_in_the_order_of_the_command(options, world):
     consumer = await holding(world)
@@ -88,10 +96,7 @@ async def test_if_the_store_is_reopened_meanwhile_nothing_is_lost(world):
     world.broker._engine.journal.distrust(InternalError("a bug"))
     with pytest.raises(BrokenOffError):
         await task
-    consumer.close()
-    while world.broker.refusal is not None:  # noqa: ASYNC110 - until it has been reopened
-        await asyncio.sleep(0.01)
-    assert sorted(await drained(world)) == sorted(PAYLOADS)
+    await check_nothing_is_lost(world, consumer)
 
 
 async def test_if_the_topic_is_recreated_meanwhile_the_new_one_is_not_touched(world):
@@ -144,7 +149,4 @@ async def test_a_commit_has_the_messages_of_few_turns_however_long_it_takes(fail
         return
     with pytest.raises(BrokenOffError):
         await task
-    consumer.close()
-    while world.broker.refusal is not None:  # noqa: ASYNC110 - until it has been reopened
-        await asyncio.sleep(0.01)
-    assert sorted(await drained(world)) == sorted(PAYLOADS)
+    await check_nothing_is_lost(world, consumer)

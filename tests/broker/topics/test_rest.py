@@ -18,22 +18,14 @@ from miniqueue.core.settings.fields import Side
 from miniqueue.core.settings.settings import DEFAULT_SETTINGS
 from miniqueue.errors.requests import PausedError
 from tests.broker.support import world_with
+from tests.broker.topics.resting import tick, topic_of
 from tests.fakes import settle_down
 
 PARTITIONS = 1000
 
 
-def topic_of(world, name: bytes = b"t") -> Topic:
-    return world.broker._engine.topics.by_name[name]
-
-
 def is_at_rest(world, name: bytes = b"t") -> bool:
     return topic_of(world, name).at_rest is not None
-
-
-async def tick(world) -> None:
-    world.broker.tick()
-    await settle_down()
 
 
 async def used_and_emptied(world, name: bytes = b"t", **settings: object) -> None:

@@ -1,29 +1,8 @@
 """Topics that come to rest in the middle of an act, or while the store is read again, lose nothing."""
 
-from contextlib import suppress
-
-from miniqueue.broker.model.topic import Topic
 from miniqueue.core.options.publish import PublishOptions
-from tests.broker.support import World
+from tests.broker.topics.resting import reopen, tick, topic_of
 from tests.fakes import FakeConsumer, settle_down
-
-
-def topic_of(world: World) -> Topic:
-    return world.broker._engine.topics.by_name[b"t"]
-
-
-async def tick(world: World) -> None:
-    world.broker.tick()
-    await settle_down()
-
-
-async def reopen(world: World) -> None:
-    """Make the store fail, so that it is read again."""
-    world.store.fail_writes = {world.store.write_count + 1}
-    with suppress(Exception):
-        await world.publish(b"other", b"x")
-    await settle_down()
-    assert world.broker.refusal is None
 
 
 async def test_a_receipt_from_before_a_fault_names_no_later_message(world):

@@ -1,7 +1,6 @@
 """Wide topics come to rest and wake in turns; whatever happens between two turns, nothing is lost and nothing twice."""
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
@@ -16,29 +15,12 @@ from miniqueue.core.options.start import Edge
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.resp.server import RespServer
 from tests.broker.support import World
+from tests.broker.topics.resting import reopen, tick, topic_of
 from tests.fakes import FakeConsumer, settle_down
 from tests.server.access import sign_in_for, token_of, user
 from tests.server.resp.clients import PARAMETERS, Client, command
 
 PARTITIONS = 150
-
-
-def topic_of(world: World) -> Topic:
-    return world.broker._engine.topics.by_name[b"t"]
-
-
-async def tick(world: World) -> None:
-    world.broker.tick()
-    await settle_down()
-
-
-async def reopen(world: World) -> None:
-    """Make the store fail, so that it is read again."""
-    world.store.fail_writes = {world.store.write_count + 1}
-    with suppress(Exception):
-        await world.publish(b"other", b"x")
-    await settle_down()
-    assert world.broker.refusal is None
 
 
 async def make(world: World) -> None:

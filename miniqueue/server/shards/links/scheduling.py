@@ -35,12 +35,12 @@ from miniqueue.core.message.parts import SEPARATOR, part_for, part_name
 from miniqueue.core.settings.placing import Placing
 from miniqueue.core.settings.schedule import Schedule, of_members
 from miniqueue.errors import InvalidTopicError, MiniqueueError, ProtocolError
-from miniqueue.errors.requests import OutcomeUnknownError, RefusedPartError, ShardAwayError, UnknownScheduleError
+from miniqueue.errors.requests import OutcomeUnknownError, ShardAwayError, UnknownScheduleError
 from miniqueue.server.shards.links.answering import Answering
 from miniqueue.server.shards.links.introduction import Introduction
 from miniqueue.server.shards.links.link import Failure, Link
 from miniqueue.server.shards.links.peers import Peers
-from miniqueue.server.shards.links.spreading import order
+from miniqueue.server.shards.links.spreading import check_reply, order
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.resp_parser import Command, encode_command
 
@@ -273,17 +273,11 @@ class Home:
         if owner != kept:
             self._check_all()
             self._doubtful[name] = owner
-            _check(await self._step(owner, [b"TAKE", name, *held[kept].words]))
+            check_reply(await self._step(owner, [b"TAKE", name, *held[kept].words]))
         for shard in held:
             if shard != owner:
-                _check(await self._step(shard, [b"LEAVE", name]))
+                check_reply(await self._step(shard, [b"LEAVE", name]))
         self._doubtful.pop(name, None)
-
-
-def _check(reply: bytes) -> None:
-    """Raise RefusedPartError if a reply is an error."""
-    if reply.startswith(b"-"):
-        raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
 
 
 def _rank(shard: int, held: Held) -> tuple[bool, int]:
@@ -426,8 +420,9 @@ class Steps:
             self._spread = spread
         errors: list[MiniqueueError] = []
         for name in self._scheduler.misplaced:
+            home = self._peers.placing.shard_of(name)
             try:
-                _check(await order(self._peers, self._peers.placing.shard_of(name), [b"PLACE", name], ORDERS, DOUBT))
+                check_reply(await order(self._peers, home, [b"PLACE", name], ORDERS, DOUBT))
             except MiniqueueError as exc:
                 errors.append(exc)
         if errors:

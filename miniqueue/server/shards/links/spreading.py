@@ -82,10 +82,10 @@ async def use_group(broker: Broker, peers: Peers, name: bytes, group: bytes) -> 
     has_groups = any(map(broker.groups.names, broker.parts_here(name)))
     home, own = peers.placing.shard_of(name), peers.placing.number
     if not has_groups and home != own:
-        _check(await peers.spreading.ask(home, [b"USE-EVERYWHERE", name, group]))
+        check_reply(await peers.spreading.ask(home, [b"USE-EVERYWHERE", name, group]))
         return
     for shard in [*peers.others(), own]:
-        _check(await order(peers, shard, [b"USE", name, group]))
+        check_reply(await order(peers, shard, [b"USE", name, group]))
 
 
 async def enter_by_patterns(
@@ -104,7 +104,7 @@ async def enter_by_patterns(
             await enter(name)
 
 
-def _check(reply: bytes) -> None:
+def check_reply(reply: bytes) -> None:
     """Raise RefusedPartError if a reply is an error."""
     if reply.startswith(b"-"):
         raise RefusedPartError(*reply[1:-2].decode("utf-8", "replace").split(" ", 1))
@@ -295,7 +295,7 @@ class Spreading:
 
     async def _order(self, shard: int, *command: bytes) -> None:
         is_own = shard == self._peers.placing.number
-        _check(await (self.obey([*command]) if is_own else order(self._peers, shard, command)))
+        check_reply(await (self.obey([*command]) if is_own else order(self._peers, shard, command)))
 
 
 def _is_of(topic: bytes, name: bytes) -> bool:

@@ -163,7 +163,8 @@ class DoorTransaction(Transaction):
 
     def execute(self, command: Command) -> bytes:
         """Return the reply to one command; raises MiniqueueError."""
-        word, is_exec = command[0].upper(), command[0].upper() == b"EXEC" and len(command) == 1
+        word = command[0].upper()
+        is_exec = word == b"EXEC" and len(command) == 1
         if is_exec and not self.is_aborted:
             self._check_parts()
         if is_exec and not self.is_aborted and self._is_elsewhere:

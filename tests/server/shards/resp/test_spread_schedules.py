@@ -34,7 +34,7 @@ async def tick(fleet: Fleet) -> None:
 async def move(fleet: Fleet) -> None:
     """Do what each shard does when it finds that schedules have their part in another shard."""
     for member in fleet.members:
-        await member.shard.move_schedules()
+        await member.shard.steps.move()
 
 
 async def test_a_schedule_fires_into_the_part_of_its_key(client, fleet):
@@ -125,7 +125,7 @@ async def test_a_schedule_that_cannot_move_keeps_no_other_back(client, fleet, ca
     fleet.members[0].broker.scheduler.take_over = refuse
     for member in fleet.members:
         with suppress(RefusedPartError):
-            await member.shard.move_schedules()
+            await member.shard.steps.move()
     assert [member.broker.scheduler.has(b"beat1") for member in fleet.members] == [False, False, True]
     assert not fleet.members[0].broker.scheduler.has(b"beat0")
     fleet.clock.advance(6)
