@@ -23,9 +23,11 @@ from miniqueue.server.shards.links.part_choice import PartChoice
 from miniqueue.server.shards.links.take_choice import TakeChoice
 from miniqueue.wire.resp_replies import bulk
 
-#: How often a shard is asked whether it answers, and how long it may take.
+#: How often a shard is asked whether it answers.
 ASK_SECONDS: Final = 0.5
-ANSWER_SECONDS: Final = 3.0
+#: How long it may take: so many pauses, which count as such, however long this process stands still in one of them.
+ANSWER_PAUSES: Final = 6
+PAUSE_SECONDS: Final = 0.5
 
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
@@ -169,8 +171,11 @@ async def _answers(link: Link, report: bytes) -> bool:
     """Return whether the process at the other end of a link answers in time."""
     if link.is_lost:
         return False
+    answer = asyncio.ensure_future(link.ask(b"*2\r\n$4\r\nHEAR\r\n" + bulk(report)))
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return not isinstance(await link.ask(b"*2\r\n$4\r\nHEAR\r\n" + bulk(report)), Failure)
-    except TimeoutError:
+        for _ in range(ANSWER_PAUSES):
+            if (await asyncio.wait([answer], timeout=PAUSE_SECONDS))[0]:
+                return not isinstance(answer.result(), Failure)
         return False
+    finally:
+        answer.cancel()
