@@ -39,7 +39,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from miniqueue.access.rights import Right
-from miniqueue.access.users import check_permitted
+from miniqueue.access.users import User, check_permitted
 from miniqueue.broker.leases.leases import Leases
 from miniqueue.broker.leases.receive import ReceiveResult, Receiving
 from miniqueue.broker.leases.receive_any import ReceivedAny
@@ -56,7 +56,7 @@ from miniqueue.core.options.consume import (
 )
 from miniqueue.core.options.durations import parse_seconds
 from miniqueue.core.options.settle import PLAIN_NACK, NackOptions
-from miniqueue.core.options.topic_choice import parse_choice
+from miniqueue.core.options.topic_choice import TopicChoice, parse_choice
 from miniqueue.errors import (
     MessageOutstandingError,
     MiniqueueError,
@@ -176,9 +176,7 @@ def receive_any(client: Client, command: Command) -> bytes:
     """Carry out RECEIVEANY; the reply is empty if it comes later."""
     protocol, user = client.session.protocol, client.user
     words, patterns, names = topics_of(command[1:])
-    options, choice = options_of_receive(words), parse_choice(names, patterns)
-    for name in choice.names:
-        check_permitted(user, Right.CONSUME, name, f"the '{shown(command[0]).lower()}' command")
+    options, choice = options_of_receive(words), permitted_choice(user, command[0], names, patterns)
     reach = list if user is None else user.consumable
 
     def encode(received: ReceivedAny, _take_back: Callable[[], None]) -> Work[bytes]:
@@ -191,6 +189,14 @@ def receive_any(client: Client, command: Command) -> bytes:
 
     client.session.received = None
     return WaitingReceive(client, encode).begin(begin, options)
+
+
+def permitted_choice(user: User | None, word: bytes, names: list[bytes], patterns: list[bytes]) -> TopicChoice:
+    """Return the topics that a RECEIVEANY wants; `word` is its name. Raises RequestError, or NotPermittedError."""
+    choice = parse_choice(names, patterns)
+    for name in choice.names:
+        check_permitted(user, Right.CONSUME, name, f"the '{shown(word).lower()}' command")
+    return choice
 
 
 def topics_of(words: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -17,10 +17,9 @@ from miniqueue.access.rights import Right
 from miniqueue.access.users import check_permitted
 from miniqueue.core.message.parts import SEPARATOR, part_name
 from miniqueue.core.options.consume import ReceiveOptions
-from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import InvalidTopicError, MiniqueueError
 from miniqueue.server.resp.commands.context import answer_later
-from miniqueue.server.resp.commands.receive import options_of_receive, topics_of
+from miniqueue.server.resp.commands.receive import options_of_receive, permitted_choice, topics_of
 from miniqueue.server.resp.router import RoutedClient
 from miniqueue.server.shards.links.link import JOIN
 from miniqueue.server.shards.links.peers import Peers
@@ -197,13 +196,14 @@ class Receiver:
         """Return the reply to RECEIVEANY, `named` as the client has sent it; raises MiniqueueError."""
         words, patterns, topics = topics_of(named[1:])
         options, broker = options_of_receive(words), self._client.broker
+        choice = permitted_choice(self._client.user, named[0], topics, patterns)
 
         async def enter(topic: bytes) -> None:
             await self._enter(topic, broker.spread_of(topic), options)
 
         for topic in filter(broker.spread_of, topics):
             await enter(topic)
-        await enter_by_patterns(broker, parse_choice(topics, patterns), self._client.user, enter)
+        await enter_by_patterns(broker, choice, self._client.user, enter)
         wanted = receiving.wanted(command)
         until = asyncio.get_running_loop().time() + wanted.wait_seconds
         is_present = partial(is_there, self._client)

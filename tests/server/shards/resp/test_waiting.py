@@ -188,6 +188,29 @@ async def test_nothing_is_awaited_unless_the_user_may_consume_all_topics(tmp_pat
         client.transport.lose()
 
 
+NOT_PERMITTED = b"-NOPERM this user has no permissions to run the 'receiveany' command"
+
+
+async def test_no_group_is_joined_unless_the_user_may_consume_all_topics(tmp_path):
+    bob = user("bob", subscriber=(SPREAD.decode(), TOPICS[1]))
+    async with fleet_in(tmp_path, sign_in_for(bob, user("ada", admin=("*",), publisher=("*",)))) as fleet:
+        admin = DoorClient(fleet.members[0].resp)
+        assert await admin.ask(b"AUTH", b"ada", token_of("ada")) == b"+OK\r\n"
+        assert await admin.ask(b"TOPIC", b"CREATE", SPREAD, b"spread", b"%d" % PARTS) == b"+OK\r\n"
+        await fleet.publish(TOPICS[1])
+        client = DoorClient(fleet.members[0].resp)
+        assert await client.ask(b"AUTH", b"bob", token_of("bob")) == b"+OK\r\n"
+        for options in ([b"GROUP", b"mail"], [b"GROUP", b"mail", b"MEMBER", b"m1"], []):
+            asked = [b"RECEIVEANY", *options, b"TOPICS", SPREAD, OTHER, THIRD]
+            assert (await client.ask(*asked)).startswith(NOT_PERMITTED)
+            asked = [b"RECEIVEANY", *options, b"TOPICS", SPREAD, THIRD]
+            assert (await client.ask(*asked)).startswith(b"-NOPERM")
+        assert {group for topic in topics_in(fleet) for group in topic.groups} <= {b"default"}
+        assert leased_count(fleet) == 0
+        for each in (client, admin):
+            each.transport.lose()
+
+
 # --- clients that leave ---------------------------------------------------------------------------------------
 
 #: Far more iterations of the event loop than a request takes.
