@@ -10,6 +10,7 @@ from miniqueue.broker.acts.tasks import ActTasks
 from miniqueue.core.message.parts import whole_of
 from miniqueue.errors import UnknownTaskError
 from miniqueue.errors.requests import InvalidOptionError
+from miniqueue.server.views.wholes import ids_of_tasks
 
 
 def tasks_of(tasks: ActTasks, user: User | None) -> list[Task]:
@@ -22,7 +23,10 @@ def task_named(tasks: ActTasks, user: User | None, right: Right, word: bytes) ->
 
     Raises InvalidOptionError, or UnknownTaskError, which does not tell whether the task exists.
     """
-    task = tasks.get(_parse_id(word))
+    numbers = [_parse_id(each) for each in ids_of_tasks(word)]
+    if len(numbers) > 1:  # the tasks of a spread topic, which only shards have
+        raise UnknownTaskError
+    task = tasks.get(numbers[0])
     if not is_permitted(user, right, task.topic):
         raise UnknownTaskError
     return task

@@ -230,7 +230,7 @@ async def test_tasks_of_all_parts_are_shown_as_one(fleet):
         task = (await fleet.ask("GET", f"/tasks/{begun}")).json
     assert (task["id"], task["topic"], task["status"], task["count"]) == (begun, TOPIC, "done", 2 * PARTS)
     assert (await fleet.ask("DELETE", f"/tasks/{begun}")).status == 200
-    assert (await fleet.ask("GET", "/tasks/1-2")).code == "NOTASK"
+    assert (await fleet.ask("GET", "/tasks/1-2-3")).code == "NOTASK"
 
 
 # --- users ----------------------------------------------------------------------------------------------------
