@@ -199,7 +199,7 @@ class BrokerProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"still running after {seconds} s:\n{self.output}") from None
-        self._reading.join(seconds)
+        self._end_reading()
         return code
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -212,16 +212,20 @@ class BrokerProcess:
     def kill(self) -> None:
         """Do to it what a power cut does to a process."""
         self.process.kill()
-        self.process.wait()
-        self._reading.join()
+        self.process.wait(STOP_SECONDS)
+        self._end_reading()
 
     def end(self) -> None:
         """Leave nothing running, whatever the test did; close the pipe."""
         if self.is_alive():
             self.kill()
-        self._reading.join()
+        self._end_reading()
         assert self.process.stderr is not None
         self.process.stderr.close()
+
+    def _end_reading(self) -> None:
+        self._reading.join(STOP_SECONDS)
+        assert not self._reading.is_alive(), f"a process that it started is still running:\n{self.output}"
 
 
 def _fields(line: str) -> dict[str, Any]:

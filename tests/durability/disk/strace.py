@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -56,18 +57,27 @@ def injection(calls: str, fault: str, when: str, paths: Sequence[str] = ()) -> l
 def failing(pid: int, calls: str, fault: str, when: str, report: Path, paths: Sequence[str] = ()) -> Iterator[None]:
     """Make calls of a process fail while the block runs; `report` then lists them."""
     command = [need_strace(), *injection(calls, fault, when, paths), "-o", str(report), "-p", str(pid)]
-    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert tracer.stderr is not None
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
+        assert tracer.stderr is not None
+        watchdog = Timer(START_SECONDS, tracer.kill)
+        watchdog.start()
+        try:
+            assert any("attached" in line for line in tracer.stderr), f"strace has not begun in {START_SECONDS} s"
+            watchdog.cancel()
+            yield
+        finally:
+            tracer.send_signal(signal.SIGINT)  # it lets go of the process
+            _end(tracer)
+            watchdog.cancel()
+
+
+def _end(tracer: subprocess.Popen[str]) -> None:
+    """Wait until strace has ended; kill it when it does not, which lets go of the process too."""
     try:
-        for line in tracer.stderr:
-            if "attached" in line:
-                break
-        yield
-    finally:
-        tracer.send_signal(signal.SIGINT)  # it lets go of the process
-        tracer.stderr.read()
-        tracer.wait(START_SECONDS)
-        tracer.stderr.close()
+        tracer.communicate(timeout=START_SECONDS)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        raise
 
 
 def hit_count(report: Path) -> int:
