@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from miniqueue import __version__
 from miniqueue.broker import Broker
 from miniqueue.broker.runtime.notices import NoticeKind
+from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.errors import ConfigError, InternalError, MiniqueueError, described
 from miniqueue.interrupts import admit_hangup
 from miniqueue.server.asgi.refusals import Refusals
@@ -111,6 +112,7 @@ class Listeners:
             handshake_seconds=config.handshake_seconds,
             max_header_bytes=config.max_header_bytes,
             memory=broker.memory,
+            beginnings=TimeShare(is_busy=broker.is_gathering),
         )
         self._tls = ServerTls(
             certificates.cert,
@@ -137,7 +139,7 @@ class Listeners:
         """Serve until a signal arrives or the store has failed for good; raises InternalError if a listener fails."""
         loop = cast(AcceptingLoop, asyncio.get_running_loop())
         loop.admit_to_reserve(monitor, self._monitor_limits(), self._guests)
-        loop.granted = self._granted
+        loop.granted, loop.beginnings = self._granted, self._limits.beginnings
         loop.limits = ConnectionLimits(
             self._config.max_connections, self._config.max_connections_per_address, self._broker.limit_counts
         )

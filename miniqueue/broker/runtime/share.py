@@ -75,6 +75,23 @@ class TimeShare:
         self._owed_seconds -= others_seconds
         return self._owed_seconds > 0 and (others_seconds > IDLE_SECONDS or is_busy)
 
+    async def turn(self) -> None:
+        """Return when a slice may begin that others carry out; it counts until what is ready has been carried out.
+
+        That may include other work, so the slice may be shorter than it counts.
+        """
+        await self._gate.acquire()
+        try:
+            await self._let_others_go_first()
+        except asyncio.CancelledError:
+            self._gate.release()
+            raise
+        asyncio.get_running_loop().call_soon(self._end, self.clock())
+
+    def _end(self, begun_at: float) -> None:
+        self.used(begun_at, MAX_SLICE_SECONDS)
+        self._gate.release()
+
     async def in_turns(self, items: Iterable[T], count: int) -> AsyncGenerator[T, None]:
         """Yield `items`, `count` of them in a slice; at most one slice begins in an iteration, whoever asks."""
         remaining = iter(items)
@@ -126,6 +143,9 @@ class TimeShare:
     async def _wait(self) -> None:
         """Return when the next slice may begin; first come, first served."""
         async with self._gate:
+            await self._let_others_go_first()
+
+    async def _let_others_go_first(self) -> None:
+        await asyncio.sleep(0)
+        while self.is_for_others(is_busy=self._is_busy()):  # noqa: ASYNC110 - each iteration is measured
             await asyncio.sleep(0)
-            while self.is_for_others(is_busy=self._is_busy()):  # noqa: ASYNC110 - each iteration is measured
-                await asyncio.sleep(0)

@@ -85,7 +85,9 @@ class GuardedConnection(TCPServer):
         self._check_later()
         try:
             with suppress(asyncio.CancelledError):
-                await super().run()
+                await limits.beginnings.turn()
+                if not self.writer.transport.is_closing():  # the client may have left meanwhile
+                    await super().run()
         finally:
             self._next_check.cancel()
             self._account.close()

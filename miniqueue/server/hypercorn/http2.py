@@ -67,7 +67,11 @@ class GuardedH2(hypercorn_h2.H2Protocol):
     """One HTTP/2 connection."""
 
     def __init__(self, app: AppWrapper, config: Config, *arguments: Any) -> None:  # noqa: ANN401 - upstream's signature
-        super().__init__(app, config, *arguments)
+        # Not upstream's, which makes a connection of h2 that would be thrown away.
+        self.app = app
+        self.context, self.task_group, self.connection_state, self.ssl, self.client, self.server, self.send = arguments
+        self.closed, self.keep_alive_requests = False, 0
+        self.streams, self.stream_buffers, self.has_data = {}, {}, self.context.event_class()
         self.config = copy.copy(config)
         self.config.max_app_queue_size = 0  # unlimited: the flow-control window is the limit
         self.connection: CountedConnection = CountedConnection(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from hypercorn.config import Config
 
 from miniqueue.broker.runtime.accounts import Memory
+from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.server.asgi.refusals import Refusals
 from miniqueue.server.hypercorn.frame_turns import FrameTurns
 
@@ -105,6 +106,7 @@ class HttpLimits:
       stall_seconds: maximum time in which a client accepts no data of a reply that is ready.
       memory: the accounts of the memory that clients use.
       frame_turns: shares the event loop between HTTP/2 connections.
+      beginnings: divides the time of the event loop between what new connections need and all other work.
       is_reserved: whether clients are served even if the memory of the process is used up, as monitoring is.
     """
 
@@ -116,6 +118,7 @@ class HttpLimits:
     max_header_bytes: int = MAX_HEADER_BYTES
     memory: Memory = field(default_factory=Memory)
     frame_turns: FrameTurns = field(default_factory=FrameTurns)
+    beginnings: TimeShare = field(default_factory=TimeShare)
     is_reserved: bool = False
 
     @property

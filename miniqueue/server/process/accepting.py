@@ -5,6 +5,10 @@
 
 If exposed monitoring is full, it closes another connection instead (`guests`).
 
+    TLS ─▶ the first bytes of the client arrive ─▶ turn ─▶ handshake ─▶ protocol
+
+A handshake takes the loop a millisecond, and clients can begin any number at once, so they have a share of its time.
+
 `AcceptingLoop` is uvloop with servers that do this, whatever starts them: the RESP listener or Hypercorn. A connection
 is checked before TLS begins, because one that never sends anything uses a descriptor, too. uvloop's own servers have no
 such limits, and close the listener without a message when `accept` fails.
@@ -20,12 +24,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import structlog
 import uvloop
 
 from miniqueue.broker.model.limits import Limit
+from miniqueue.broker.runtime.share import TimeShare
 from miniqueue.server.process import descriptors
 from miniqueue.server.process.connection_limits import ConnectionLimits
 from miniqueue.server.process.guests import Guests, Peer
@@ -35,6 +40,10 @@ log = structlog.get_logger()
 
 #: Pause after `accept` fails: the cause, such as a full file table, lasts for a while; the connection keeps waiting.
 PAUSE_SECONDS = 0.1
+#: Default of the maximum duration of a TLS handshake.
+HANDSHAKE_SECONDS = 60.0
+#: Time for the rest of a handshake whose first bytes came late.
+MIN_HANDSHAKE_SECONDS = 0.1
 _LOG_INTERVAL_SECONDS = 60.0
 
 
@@ -44,6 +53,7 @@ class AcceptingLoop(uvloop.Loop):
     Attributes:
       limits: counts and limits the connections of clients; None: unlimited.
       granted: number of descriptors for connections that this loop does not accept: those of Granian.
+      beginnings: divides the time of the loop between TLS handshakes and all other work.
       refused_count: number of connections that were rejected for lack of descriptors.
     """
 
@@ -51,6 +61,7 @@ class AcceptingLoop(uvloop.Loop):
         super().__init__()
         self.limits: ConnectionLimits | None = None
         self.granted = 0
+        self.beginnings = TimeShare()
         self.refused_count = 0
         self._admitted_to_reserve: dict[int, ConnectionLimits | None] = {}
         self._guests: dict[int, Guests] = {}
@@ -76,7 +87,7 @@ class AcceptingLoop(uvloop.Loop):
         *_: object,
         sock: socket.socket,
         ssl: ssl.SSLContext | None = None,
-        ssl_handshake_timeout: float | None = None,
+        ssl_handshake_timeout: float = HANDSHAKE_SECONDS,
         **_options: object,
     ) -> "_Server":
         """Serve the connections of a listening socket, and close the socket with the server."""
@@ -210,13 +221,33 @@ class _Server:
 
     async def _connect(self, connection: socket.socket) -> None:
         connection.setblocking(False)
+        options = self._options
         try:
-            pair: Any = await self._loop.connect_accepted_socket(self._factory, connection, **self._options)
+            if options:  # TLS
+                options = {**options, "ssl_handshake_timeout": await self._first_bytes(connection)}
+                await self._loop.beginnings.turn()
+            pair: Any = await self._loop.connect_accepted_socket(self._factory, connection, **options)
         except OSError:  # the client disconnected, or the TLS handshake failed or took too long
             connection.close()
         else:
             if isinstance(connection, CountedSocket):
                 connection.transport = pair[0]
+
+    async def _first_bytes(self, connection: socket.socket) -> float:
+        """Return when the client has sent something, or left, how many seconds remain for the handshake."""
+        arrived = self._loop.create_future()
+        self._loop.add_reader(connection, _resolve, arrived)
+        try:
+            async with asyncio.timeout(self._options["ssl_handshake_timeout"]) as timeout:
+                await arrived
+        finally:
+            self._loop.remove_reader(connection)
+        return max(cast(float, timeout.when()) - self._loop.time(), MIN_HANDSHAKE_SECONDS)
+
+
+def _resolve(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
 
 
 class CountedSocket(socket.socket):

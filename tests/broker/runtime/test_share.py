@@ -83,6 +83,23 @@ async def test_no_two_slices_begin_in_one_iteration_whoever_works():
     assert min(gaps) >= 1
 
 
+async def test_a_slice_that_others_carry_out_counts_until_all_that_is_ready_has_been_carried_out():
+    work = Work()
+
+    async def begin() -> None:
+        for _ in range(10):
+            await work.share.turn()
+            work.begun_in.append(work.iteration)
+
+    beginning = asyncio.create_task(begin())
+    while not beginning.done():
+        await asyncio.sleep(0)
+        work.iteration += 1
+        work.clock.seconds += MAX_SLICE_SECONDS / 10
+    gaps = {after - before for before, after in pairwise(work.begun_in)}
+    assert gaps <= {OTHERS_FACTOR + 1, OTHERS_FACTOR + 2}
+
+
 async def test_work_that_ends_early_leaves_the_gate_open():
     work = Work()
     working = asyncio.create_task(work.do(10))

@@ -3,11 +3,13 @@
 import asyncio
 import socket
 import ssl
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from miniqueue.server.hypercorn import closing
+from miniqueue.server.asgi.refusals import Refusals
+from miniqueue.server.hypercorn import GuardedConfig, HttpLimits, closing
 from miniqueue_client import connect
 from tests.loops import CalmLoop, on_loop
 from tests.serving import eventually, serving
@@ -55,6 +57,17 @@ async def test_a_client_that_leaves_takes_its_tasks_along(certificates, act):
             await act(served)
         await served.request("GET", "/none")  # on a connection that stays, and is accepted after the others
         await eventually(lambda: len(connections()) == 1)
+
+
+async def test_a_client_that_leaves_before_the_turn_of_its_connection_does_no_harm():
+    """Hypercorn would ask for the address of a connection that has ended, and the whole listener failed."""
+    config = GuardedConfig()
+    config.limits = HttpLimits(Refusals(time.monotonic))
+    transport = SimpleNamespace(is_closing=lambda: True, set_write_buffer_limits=lambda _: None)
+    writer = SimpleNamespace(transport=transport, get_extra_info=lambda _: None)
+    loop = asyncio.get_running_loop()
+    await closing.GuardedConnection(None, loop, config, None, {}, None, writer).run()
+    assert config.limits.memory.used_bytes == 0
 
 
 def ask_and_fall_silent(port, cafile):

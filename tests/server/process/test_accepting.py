@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import ssl
 from contextlib import contextmanager
 
 import pytest
@@ -153,6 +154,50 @@ def test_closing_the_server_frees_its_port(monkeypatch):
 
     with loop_with(monkeypatch, 10_000) as runner:
         runner.run(close_and_listen_again())
+
+
+class Turns:
+    """Gives each handshake its turn when the test says so."""
+
+    def __init__(self):
+        self.asked = asyncio.Queue()
+
+    async def turn(self):
+        self.asked.put_nowait(begun := asyncio.get_running_loop().create_future())
+        await begun
+
+
+def test_a_tls_handshake_begins_in_a_turn_when_the_client_has_sent_something(monkeypatch):
+    async def connect_and_be_silent_first():
+        loop, listener = asyncio.get_running_loop(), listen("127.0.0.1", 0)
+        loop.beginnings = turns = Turns()
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = await loop.create_server(Greeters(), sock=listener, ssl=tls, ssl_handshake_timeout=60)
+        silent, talking = [await asyncio.open_connection(*listener.getsockname()) for _ in range(2)]
+        talking[1].write(b"no hello of TLS")
+        begun = await turns.asked.get()
+        assert turns.asked.empty()
+        begun.set_result(None)
+        assert await talking[0].read() != b"hello"
+        silent[1].close()
+        (await turns.asked.get()).set_result(None)  # it fails, and the connection is closed
+        talking[1].close()
+        server.close()
+
+    with loop_with(monkeypatch, 10_000) as runner:
+        runner.run(connect_and_be_silent_first())
+
+
+def test_a_client_that_never_begins_the_tls_handshake_is_disconnected(monkeypatch):
+    async def connect_and_be_silent():
+        loop, listener = asyncio.get_running_loop(), listen("127.0.0.1", 0)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server = await loop.create_server(Greeters(), sock=listener, ssl=tls, ssl_handshake_timeout=0.01)
+        assert await heard(listener.getsockname()[1]) == b""
+        server.close()
+
+    with loop_with(monkeypatch, 10_000) as runner:
+        runner.run(connect_and_be_silent())
 
 
 @pytest.mark.parametrize(("limit", "reserved"), [(16, 8), (128, 64), (1024, 64), (1 << 20, 64)])
