@@ -55,6 +55,7 @@ from miniqueue.broker.runtime.clock import Clock
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.broker.topics.admin import TopicAdmin
 from miniqueue.broker.topics.rest import TopicRest
+from miniqueue.broker.topics.spare import SparePartitions
 from miniqueue.broker.traces.reader import trace
 from miniqueue.broker.traces.steps import Step
 from miniqueue.broker.traces.tracer import Tracer
@@ -100,6 +101,7 @@ class Broker:
       notices: reports what happens to clients that listen.
       share: divides the time of the event loop between long work and all other.
       shares: how much of each pool one user may have.
+      make_spare: makes the partitions that a publish lacks, which raises PartitionsDueError.
       waking: wakes topics with many partitions and groups before a command or request that names them is carried out.
       leases: delivers messages for a limited time, to be settled by receipt.
       several: delivers messages of any of several topics.
@@ -140,6 +142,7 @@ class Broker:
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
         self.notices, self.share, self.waking = engine.notices, engine.share, engine.waking
+        self.make_spare, self._spare = engine.maker.make_spare, SparePartitions(engine)
         log, rates = LogReader(engine), RateMeter(engine)
         self._disk = DiskReclaimer(engine)
         self.admin = TopicAdmin(engine, self._disk)
@@ -151,7 +154,6 @@ class Broker:
             engine, self.members, self._dispatcher, lease_seconds=lease_seconds, max_count=self.limits.max_prefetch
         )
         self.several = SeveralTopics(engine, self.leases, Random(0))
-        self.backpressure = Backpressure(engine.journal.committer, self.limits.max_uncommitted_bytes, self.limit_counts)
         publisher = self._publisher = self._make_publisher()
         self.requests = Requests(engine, publisher.publish_with, self.leases, max_message_bytes)
         self.transactions = Transactions(engine, publisher, self.leases, self.backpressure)
@@ -171,8 +173,11 @@ class Broker:
         self._connect()
 
     def _make_publisher(self) -> Publisher:
-        """Make the part that publishes, and those that keep delayed messages and replace messages for it."""
+        """Make the part that publishes, and those that admit, keep delayed, and replace messages for it."""
         engine = self._engine
+        self.backpressure = Backpressure(
+            engine.journal.committer, self.limits.max_uncommitted_bytes, self.limit_counts, engine.maker.make_spare
+        )
         self.delayed, self._holes = DelayedMessages(engine), Holes(engine)
         find = Replacing(engine, self._dispatcher, self.delayed, self._holes).find
         return Publisher(engine, self.delayed, self.backpressure, find, max_bytes=self.max_message_bytes)
@@ -335,6 +340,7 @@ class Broker:
             self._holes,
             self.groups,
             self._rest,
+            self._spare,
             self.notices,
         ):
             part.tick()

@@ -10,11 +10,12 @@ by at most one message, or by one pipelined run of small messages.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from miniqueue.broker.commit.journal import Committer
 from miniqueue.broker.model.limits import Limit, LimitCounts
+from miniqueue.broker.model.new_partitions import PartitionsDueError
 
 T = TypeVar("T")
 
@@ -26,12 +27,20 @@ class Backpressure:
       committer: runs the commits.
       max_bytes: maximum size of uncommitted payloads; 0 means unlimited.
       counts: counts how often a publish had to wait.
+      make_spare: makes the partitions that a publish lacks whose topic is new; see `PartitionMaker`.
     """
 
-    def __init__(self, committer: Committer, max_bytes: int, counts: LimitCounts) -> None:
+    def __init__(
+        self,
+        committer: Committer,
+        max_bytes: int,
+        counts: LimitCounts,
+        make_spare: Callable[[PartitionsDueError], Awaitable[None]],
+    ) -> None:
         self._committer = committer
         self._max_bytes = max_bytes or sys.maxsize
         self._counts = counts
+        self._make_spare = make_spare
         self._waiting: deque[Callable[[], None]] = deque()
 
     @property
@@ -53,8 +62,16 @@ class Backpressure:
     async def admit(self, act: Callable[[], T]) -> T:
         """Call `act` as soon as there is room; return its result or raise its exception.
 
-        `act` runs synchronously when there is room, so the next publish in the queue sees the bytes that it added.
+        `act` runs synchronously when there is room, so the next publish in the queue sees the bytes that it added. If
+        it creates a topic with many partitions, it is called again when they have been made.
         """
+        while True:
+            try:
+                return await self._act(act)
+            except PartitionsDueError as due:
+                await self._make_spare(due)
+
+    async def _act(self, act: Callable[[], T]) -> T:
         if not self.must_wait:
             return act()
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()

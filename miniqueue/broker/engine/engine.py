@@ -18,6 +18,7 @@ from miniqueue.broker.engine.schemas import Schemas
 from miniqueue.broker.engine.topics import Topics
 from miniqueue.broker.engine.waking import Waking
 from miniqueue.broker.model.limits import BrokerLimits, Limit, LimitCounts, Limits
+from miniqueue.broker.model.new_partitions import PartitionMaker
 from miniqueue.broker.model.shares import Pool, Shares
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import Memory, Purpose
@@ -55,6 +56,7 @@ class Engine:
       shares: limits what one user has of each pool.
       schemas: checks messages of topics that have a schema.
       waking: wakes topics with many partitions and groups.
+      maker: makes partitions before they are added.
     """
 
     clock: Clock
@@ -70,6 +72,7 @@ class Engine:
     shares: Shares
     schemas: Schemas
     waking: Waking
+    maker: PartitionMaker
 
     @property
     def notices(self) -> Notices:
@@ -124,6 +127,7 @@ class Engine:
             shares,
             Schemas(),
             Waking(share),
+            PartitionMaker(share, topics.spare),
         )
 
     def set_quotas(self, quotas: Mapping[str, Quotas]) -> None:

@@ -19,8 +19,18 @@ from miniqueue.broker.runtime.notices import NoticeKind
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored import encode_commit
 from miniqueue.broker.stored.opening import StoreContent
+from miniqueue.core.log.partition import DEFAULT_GROUP
 from miniqueue.core.message.names import DEFAULT_GROUP_NAME, check_new_topic, check_topic
-from miniqueue.core.message.parts import MAX_PARTS, SEPARATOR, has_suffix, parse_part, part_for, part_name, whole_of
+from miniqueue.core.message.parts import (
+    MAX_PARTS,
+    SEPARATOR,
+    first_partition_of,
+    has_suffix,
+    parse_part,
+    part_for,
+    part_name,
+    whole_of,
+)
 from miniqueue.core.settings.defaults import NO_DEFAULTS, TopicDefaults
 from miniqueue.core.settings.placing import WHOLE
 from miniqueue.core.settings.settings import DEAD_LETTER_SUFFIX, DEFAULT_SETTINGS, TopicSettings
@@ -52,6 +62,7 @@ class Topics:
         it only has the settings, those of all parts together.
       erasures: the names of deleted spread topics whose parts may still be there, by the ids that the topics had.
       outbox: the messages on their way to topics of other shards; None: there are no other shards.
+      spare: the partitions that a new topic gets unless its creator has made some.
     """
 
     def __init__(
@@ -76,6 +87,7 @@ class Topics:
         self.erasures: dict[int, bytes] = {}
         self._turns = count()
         self.outbox: Outbox | None = None
+        self.spare = NewPartitions()
         self._next_id, self._count = 1, 0
         self._names: list[bytes] | None = None  # sorted; None: the topics have changed
 
@@ -217,7 +229,7 @@ class Topics:
         self._next_id += 1
         self._journal.change(encode_commit.new_topic(topic, self._clock.now_ms()))
         if settings.partitions > 1:
-            lanes.grow(self._journal, topic, settings.partitions, made)
+            lanes.grow(self._journal, topic, settings.partitions, self.spare if made is None else made)
         if settings != DEFAULT_SETTINGS:
             self._journal.events.readable(topic)  # consumers that wait may be in groups that it does not permit
         if self.is_reported(name):
@@ -227,6 +239,14 @@ class Topics:
     def set_defaults(self, defaults: TopicDefaults) -> None:
         """Replace the settings of topics that are created from now on."""
         self.defaults = defaults
+        self.spare.clear()
+
+    def check_spare(self, name: bytes, settings: TopicSettings) -> None:
+        """Raise PartitionsDueError if a topic with these settings begins with many partitions that are not spare."""
+        if settings.partitions > 1:
+            first, topic = first_partition_of(name), self.by_name.get(name)
+            ids = {DEFAULT_GROUP} if topic is None else {*topic.first_ids((), settings).values()}
+            self.spare.check(range(first + 1, first + settings.partitions), ids)
 
     def check_new(
         self,

@@ -23,7 +23,7 @@ from miniqueue.broker.groups.start_positions import StartPosition, check_start, 
 from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.rates import RateMeter
-from miniqueue.broker.model.new_partitions import NewPartitions, PartitionMaker
+from miniqueue.broker.model.new_partitions import NewPartitions
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import GroupFigures, figures_of
 from miniqueue.broker.runtime.notices import NoticeKind
@@ -88,7 +88,6 @@ class Groups:
         self._log_reader = log_reader
         self._rates = rates
         self._remains = GroupCleanup(engine)
-        self._maker = PartitionMaker(engine.share)
         self._idle = IdleGroups(engine, period_seconds=period_seconds)
 
     # --- inspecting -------------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class Groups:
             raise InvalidGroupError("group default: it does not end, so it cannot be EPHEMERAL or have an IDLE time")
         if self._topics.find(check_topic(name)) is None:
             check_start(start, {0: 0})
-            if await self._maker.carry_out(partial(self._create_with_topic, name, group_name, own)):
+            if await self._engine.maker.carry_out(partial(self._create_with_topic, name, group_name, own)):
                 return
         topic = self._topics.by_name[name]
         topic.settings.with_changes(topic.settings.of_group(group_name, own), name)  # raises if they are too many

@@ -5,6 +5,10 @@
       └─────────────── it begins again, as anything may have changed meanwhile ◀──────────────────────────┘
 
 So the act itself never waits, and is one commit. If its caller leaves meanwhile, nothing was done.
+
+A publish creates a topic, too, and so does a dead letter, which cannot wait. They take *spare* partitions, which belong
+to no act: `broker.topics.spare` keeps as many as the defaults of new topics want. A publish that finds none waits for
+them.
 """
 
 import asyncio
@@ -52,9 +56,10 @@ class NewPartitions:
     def _has(self, numbers: Iterable[int], group_ids: Set[int]) -> bool:
         return self._group_ids == group_ids and self._by_number.keys() >= set(numbers)
 
-    def making(self, numbers: Iterable[int], group_ids: Set[int]) -> Work[None]:
-        """Make partitions that these groups read; what was made before for other groups is adapted."""
+    def making(self, numbers: Sequence[int], group_ids: Set[int]) -> Work[None]:
+        """Make partitions that these groups read, and keep no others; those of other groups are adapted."""
         self._group_ids = frozenset()
+        self._by_number = {number: self._by_number[number] for number in self._by_number.keys() & {*numbers}}
         count = 0
         for number in numbers:
             partition = self._by_number.setdefault(number, Partition(0, {}, number=number))
@@ -66,6 +71,10 @@ class NewPartitions:
                 if count % CURSORS_IN_TURN == 0:
                     yield
         self._group_ids = frozenset(group_ids)
+
+    def clear(self) -> None:
+        """Keep no partitions."""
+        self._by_number.clear()
 
     def take(self, numbers: Sequence[int], group_ids: Set[int]) -> list[Partition]:
         """Return partitions that these groups read, those that were made and new ones."""
@@ -91,10 +100,12 @@ class PartitionMaker:
 
     Args:
       share: cuts the work into slices.
+      spare: the partitions for topics that are created without an act of their own.
     """
 
-    def __init__(self, share: TimeShare) -> None:
+    def __init__(self, share: TimeShare, spare: NewPartitions) -> None:
         self._share = share
+        self._spare = spare
         self._lock = asyncio.Lock()
 
     async def carry_out(self, act: Callable[[NewPartitions], T]) -> T:
@@ -108,3 +119,8 @@ class PartitionMaker:
                     return act(made)
                 except PartitionsDueError as due:
                     await self._share.finish(made.making(due.numbers, due.group_ids))
+
+    async def make_spare(self, due: PartitionsDueError) -> None:
+        """Make the partitions that a publish lacks; it takes them if it begins again in this event-loop iteration."""
+        async with self._lock:
+            await self._share.finish(self._spare.making(due.numbers, due.group_ids))

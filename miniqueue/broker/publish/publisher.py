@@ -100,6 +100,7 @@ class Publisher:
           FullError, ReadOnlyError, DrainingError: the broker accepts no messages now.
           MemoryLimitError: the client uses all the memory it may.
           ShareLimitError, RateLimitError: so does its user, or the owner of the topic, of another resource.
+          PartitionsDueError: the topic would begin with many partitions; `PartitionMaker.make_spare` makes them.
         """
         if self._admission.refusal is not None or self._memory.over_count:
             self._admission.check()
@@ -124,16 +125,11 @@ class Publisher:
         self, name: bytes, payloads: list[bytes], size_bytes: int, attributes: list[bytes] | None
     ) -> Topic:
         """Return the topic if it has room for these messages; create it if it does not exist."""
-        if self._shares.rates:
-            self._shares.spend(len(payloads))
         topic = self._topics.get(name)
         if topic is None or topic.id is None:
-            if self._registry.defaults is not NO_DEFAULTS:
-                settings = self._registry.settings_of_new(self._registry.check_name(name))
-                _check_size(settings, payloads)
-                if settings.schema is not None:
-                    self._schemas.check(settings.schema, payloads)
-            return self._registry.create(name, payloads, attributes)
+            return self._created(name, payloads, attributes)
+        if self._shares.rates:
+            self._shares.spend(len(payloads))
         if topic.is_paused_in:
             raise PausedError
         if topic.is_limited:
@@ -146,6 +142,20 @@ class Publisher:
             if self._admit(topic, payloads, size_bytes, attributes):
                 self._journal.trim_soon(topic)
         return topic
+
+    def _created(self, name: bytes, payloads: list[bytes], attributes: list[bytes] | None) -> Topic:
+        """Create a topic for messages, unless many partitions have to be made first: then nothing was spent."""
+        settings = None
+        if self._registry.defaults is not NO_DEFAULTS:
+            settings = self._registry.settings_of_new(self._registry.check_name(name))
+            self._registry.check_spare(name, settings)
+        if self._shares.rates:
+            self._shares.spend(len(payloads))
+        if settings is not None:
+            _check_size(settings, payloads)
+            if settings.schema is not None:
+                self._schemas.check(settings.schema, payloads)
+        return self._registry.create(name, payloads, attributes)
 
     def publish_with(self, name: bytes, payload: bytes, options: PublishOptions) -> Accepted:
         """Add one message to a topic, as its options say.

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 from miniqueue.broker.commit.backpressure import Backpressure
 from miniqueue.broker.commit.journal import Accepted
 from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.model.new_partitions import PartitionsDueError
 from miniqueue.broker.model.topic import Topic
 from miniqueue.core.log.unique_keys import UniqueKeys
 from miniqueue.core.options.publish import PublishOptions
@@ -90,6 +91,7 @@ class UniquePublisher:
     Attributes:
       owner: returns the message that has a key, without a wait.
       publish_now: adds a message, without a wait.
+      make_spare: makes the partitions that a message lacks whose topic is new.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class UniquePublisher:
         self._topics = engine.topics
         self._journal = engine.journal
         self._backpressure = backpressure
+        self.make_spare = engine.maker.make_spare
         self.publish_now = publish
         self.owner = owner
         self._find = find
@@ -133,8 +136,12 @@ class UniquePublisher:
         UnavailableError if a key cannot be looked up.
         """
         async with self._holding(keys) as run:
-            await run.prepare(keys, replaced)
-            return act(run)
+            while True:
+                await run.prepare(keys, replaced)
+                try:
+                    return act(run)
+                except PartitionsDueError as due:
+                    await self.make_spare(due)
 
     async def is_taken(self, name: bytes, key: bytes) -> bool:
         """Return whether a message of a topic has a unique key.
@@ -216,7 +223,10 @@ class KnownKeys:
         while remaining:
             await self._learn({request.key for request in remaining})
             if not remaining[0].options.is_replacing:
-                results += self._publish_known(remaining)
+                try:
+                    results.extend(self._publish_known(remaining))  # up to the message that must wait
+                except PartitionsDueError as due:
+                    await self._publisher.make_spare(due)
             elif (result := await self._replace(remaining[0])) is not None:
                 results.append(result)
             else:

@@ -32,7 +32,7 @@ from miniqueue.broker.cleanup.disk_space import DiskReclaimer
 from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.engine import lanes
 from miniqueue.broker.engine.engine import Engine
-from miniqueue.broker.model.new_partitions import NewPartitions, PartitionMaker
+from miniqueue.broker.model.new_partitions import NewPartitions
 from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.notices import NoticeKind
@@ -70,12 +70,11 @@ class TopicAdmin:
         self._topics = engine.topics
         self._clock = engine.clock
         self._disk = disk
-        self._maker = PartitionMaker(engine.share)
         self._paused: dict[bytes, _Paused] = {}  # what is paused, by the name of the topic
 
     async def carry_out(self, act: Callable[[NewPartitions], T]) -> T:
         """Return the result of an act that may add many partitions: these are made before, in turns."""
-        return await self._maker.carry_out(act)
+        return await self._engine.maker.carry_out(act)
 
     def create(self, name: bytes, settings: Changes, made: NewPartitions | None = None) -> Commit:
         """Create a topic; return the commit that makes it durable.

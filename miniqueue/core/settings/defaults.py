@@ -70,6 +70,12 @@ class TopicDefaults:
             self._kept[matching] = settings
         return settings._replace(dead_letter_topic=None) if settings.dead_letter_topic == name.decode() else settings
 
+    @property
+    def most_partitions(self) -> int:
+        """The number of partitions of the new topics that have the most."""
+        settings = (DEFAULT_SETTINGS.with_changes(table.members, b"") for table in self._tables)
+        return max((each.partitions for each in settings), default=1)
+
     def schemas(self) -> list[str]:
         """Return the JSON Schemas of all patterns."""
         members = [table.members.get("schema") for table in self._tables]

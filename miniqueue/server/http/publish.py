@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.broker import Accepted, Broker, Published
+from miniqueue.broker.model.new_partitions import PartitionsDueError
 from miniqueue.core.message.ids import following_ids
 from miniqueue.core.message.names import check_topic
 from miniqueue.core.options.batch import BatchOptions
@@ -95,7 +96,10 @@ class PublishEndpoint:
                 if backpressure.must_wait:
                     published = await backpressure.admit(partial(self._broker.publish, topic, [payload]))
                 else:
-                    published = self._broker.publish(topic, [payload])
+                    try:
+                        published = self._broker.publish(topic, [payload])
+                    except PartitionsDueError:
+                        published = await backpressure.admit(partial(self._broker.publish, topic, [payload]))
                 await published.commit.wait()
             else:
                 reply = await self._publish_with(topic_of(scope), payload, options)

@@ -22,8 +22,8 @@ from typing import Any, Final, cast
 import structlog
 
 from miniqueue.access.users import User
+from miniqueue.broker.model.new_partitions import PartitionsDueError
 from miniqueue.broker.model.shares import Pool
-from miniqueue.broker.model.topic import Topic
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.message.parts import whole_of
@@ -385,7 +385,7 @@ class RespConnection(asyncio.Protocol):
         if self.router is None or not self.router.publish_keyed(run):
             try:
                 publish_keyed(self, run)
-            except MiniqueueError:  # one of them is refused, or all are
+            except (MiniqueueError, PartitionsDueError):  # one of them is refused, or all are, or have to wait
                 return 0
         return len(run.keys)
 
@@ -506,17 +506,17 @@ class RespConnection(asyncio.Protocol):
         self.command_count -= 1
         self.put_back([command])
         self.hold()
-        self.spawn(self._wake(topics))
+        self.spawn(self._act_after(self.broker.waking.wake(topics), _nothing))
         return True
 
-    async def _wake(self, topics: Sequence[Topic]) -> None:
-        """Wake topics, then carry out the commands that wait."""
+    async def _act_after(self, work: Coroutine[Any, Any, None], act: Callable[[], bytes | None]) -> None:
+        """Call `act` when some work is done, then carry out the commands that wait."""
         try:
-            await self.broker.waking.wake(topics)
+            await work
         except Exception:  # a bug: the command that waits would never be carried out
             self._cut_broken()
         else:
-            self.release(b"")
+            self._act_late(act)
 
     def _execute_transaction(self, transaction: RunTransaction) -> None:
         """Carry out MULTI, a run of PUBLISH, and EXEC: at once if no command is refused, otherwise one by one."""
@@ -583,14 +583,24 @@ class RespConnection(asyncio.Protocol):
         if self.broker.backpressure.must_wait:
             self._wait_for_room(partial(self._publish, topic, payloads))
         else:
-            self._publish(topic, payloads)
+            try:
+                self._publish(topic, payloads)
+            except PartitionsDueError as due:
+                self._wait_for_partitions(partial(self._publish, topic, payloads), due)
 
     def when_room(self, publish: Callable[[], None]) -> None:
         """Call what publishes and queues its reply, now or when there is room. Raises MiniqueueError."""
         if self.broker.backpressure.must_wait:
             self._wait_for_room(publish)
         else:
-            publish()
+            try:
+                publish()
+            except PartitionsDueError as due:
+                self._wait_for_partitions(publish, due)
+
+    def _wait_for_partitions(self, publish: Callable[[], bytes | None], due: PartitionsDueError) -> None:
+        self.hold()
+        self.spawn(self._act_after(self.broker.make_spare(due), publish))
 
     def _wait_for_room(self, publish: Callable[[], None]) -> None:
         self._hold = Hold(None, -1, is_for_room=True)  # reads nothing, as there is no room
@@ -634,6 +644,8 @@ class RespConnection(asyncio.Protocol):
                 self.reply(reply)
         except MiniqueueError as exc:
             self.reply(self.refusal(exc))
+        except PartitionsDueError as due:
+            self._wait_for_partitions(act, due)
         except Exception:
             self._cut_broken()
             return
@@ -659,7 +671,7 @@ class RespConnection(asyncio.Protocol):
             if len(payloads) == 1:
                 self.reply(self.refusal(exc))
             else:  # only those that are too large, or do not fit, are refused
-                self._one_by_one(Run([b"PUBLISH", topic], payloads), lambda last: self._publish(topic, [last]))
+                self._one_by_one(Run([b"PUBLISH", topic], payloads), lambda last: self.publish(topic, [last]))
         except TopicFullError as exc:
             if count := exc.fitting_count:
                 self._publish(topic, payloads[:count])
@@ -848,3 +860,7 @@ class RespConnection(asyncio.Protocol):
             self._transport.close()
         else:
             self._life = life
+
+
+def _nothing() -> None:
+    """Do nothing: only the wait is needed."""

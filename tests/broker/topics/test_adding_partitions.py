@@ -256,7 +256,8 @@ async def test_a_group_comes_with_a_topic_that_has_many_partitions_by_default(wo
 @EACH_TURN
 async def test_if_the_topic_of_a_new_group_is_created_meanwhile_the_group_is_in_that(turns, world):
     async def create(world: World) -> None:
-        await publish(world, [b"first"])
+        published = await world.broker.backpressure.admit(partial(world.broker.publish, b"t", [b"first"]))
+        await published.commit.wait()
 
     wide_by_default(world)
     assert await interrupted(world, create_group, turns, create) is None
