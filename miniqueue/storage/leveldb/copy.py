@@ -3,7 +3,7 @@
     new directory alongside the target ─ content ─ close ─ modes 0700, 0600 ─ sync every file ─ rename ─ sync
 
 A crash leaves `.<name>.unfinished-<random>`, which no tool mistakes for a store; any other failure leaves nothing. The
-target must be missing or empty. No library writes a directory atomically.
+target must be missing or empty, and no mount point; links are followed. No library writes a directory atomically.
 
 `write_shards` does the same for a store with shards: the file with the number of shards is written last.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from miniqueue.errors import NotEmptyError
+from miniqueue.errors import NotEmptyError, StorageError
 from miniqueue.storage.leveldb.acknowledged import Acknowledged
 from miniqueue.storage.leveldb.database import MIB, Database, DatabaseOptions, translated
 from miniqueue.storage.leveldb.directory_sync import sync_path
@@ -47,6 +47,7 @@ def write_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
       StorageError: the directory cannot be written.
     """
     refuse_content(directory)
+    directory = directory.resolve()
     name = f"unfinished-{secrets.token_hex(4)}"
     with _unfinished(directory, name) as unfinished, _translating(directory):
         count = fill_store(unfinished, pairs)
@@ -67,12 +68,13 @@ def write_shards(directory: Path, count: int, pairs: Iterable[tuple[int, tuple[b
     Raises as `write_store`.
     """
     refuse_content(directory)
+    directory = directory.resolve()
     name = f"unfinished-{secrets.token_hex(4)}"
     with _unfinished(directory, name) as unfinished, _translating(directory):
         counts = fill_shards(unfinished, count, pairs)
         _make_private_and_durable(unfinished)
         unfinished.rename(directory)
-        sync_path(directory.absolute().parent)
+        sync_path(directory.parent)
     return counts
 
 
@@ -86,14 +88,14 @@ def replace_store(directory: Path, fill: Callable[[Path], None]) -> None:
 
     Raises StorageError: the directory cannot be written, or names cannot be exchanged here.
     """
-    name = "unfinished-follower"
+    name, directory = "unfinished-follower", directory.resolve()
     with _translating(directory):
         shutil.rmtree(_beside(directory, name), ignore_errors=True)
     with _unfinished(directory, name) as unfinished, _translating(directory):
         fill(unfinished)
         _make_private_and_durable(unfinished)
         _exchange(unfinished, directory)  # the old content is at the unfinished name, and is removed with it
-        sync_path(directory.absolute().parent)
+        sync_path(directory.parent)
 
 
 def _exchange(directory: Path, other: Path) -> None:
@@ -104,8 +106,15 @@ def _exchange(directory: Path, other: Path) -> None:
         raise OSError(number, f"cannot exchange {directory} and {other}: {os.strerror(number)}")
 
 
+def refuse_mount(directory: Path) -> None:
+    """Raise StorageError if `directory` is a mount point, which no other directory can take the place of."""
+    if directory.resolve().is_mount():
+        raise StorageError(f"{directory} is a mount point; choose a directory in it")
+
+
 def refuse_content(directory: Path) -> None:
-    """Raise NotEmptyError unless a store can be created in `directory`."""
+    """Raise NotEmptyError unless a store can be created in `directory`, or StorageError if it is a mount point."""
+    refuse_mount(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise NotEmptyError(f"{directory} is not an empty directory")
 
@@ -123,8 +132,7 @@ def _unfinished(directory: Path, name: str) -> Iterator[Path]:
 
 
 def _beside(directory: Path, name: str) -> Path:
-    absolute = directory.absolute()
-    return absolute.with_name(f".{absolute.name}.{name}")
+    return directory.with_name(f".{directory.name}.{name}")
 
 
 def fill_store(directory: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from miniqueue.errors import CorruptionError, NotEmptyError
-from miniqueue.storage.leveldb.copy import fill_shards, fill_store, replace_store
+from miniqueue.storage.leveldb.copy import fill_shards, fill_store, refuse_mount, replace_store
 from miniqueue.storage.leveldb.directory import FOLLOWS_NAME, claim
 from miniqueue.storage.leveldb.files.batches import change_numbers, changes_in
 from miniqueue.storage.leveldb.history import digest_of
@@ -153,7 +153,8 @@ def _replace(directory: Path, fill: Callable[[Path], None]) -> None:
 
 
 def refuse_other_content(directory: Path) -> None:
-    """Raise NotEmptyError unless a directory is missing, empty, or a copy that follows."""
+    """Raise an error unless a directory is missing, empty, or a copy that follows, and no mount point."""
+    refuse_mount(directory)
     for store in stores_in(directory):
         names = {path.name for path in store.iterdir()} if store.is_dir() else set()
         if FOLLOWS_NAME not in names and (names - {LOCK_FILE_NAME} or (store.exists() and not store.is_dir())):

@@ -8,8 +8,9 @@ import pytest
 from miniqueue.errors import CorruptionError, DisconnectedError, NotEmptyError, StorageError
 from miniqueue.storage.leveldb import copy
 from miniqueue.storage.leveldb.acknowledged import read_acknowledged
-from miniqueue.storage.leveldb.copy import write_store
+from miniqueue.storage.leveldb.copy import write_shards, write_store
 from miniqueue.storage.leveldb.directory_sync import log_number
+from miniqueue.storage.leveldb.replica import refuse_other_content
 from miniqueue.storage.leveldb.view import viewed
 from tests.storage.leveldb.directories import open_and_close
 
@@ -97,3 +98,29 @@ def test_a_place_that_cannot_be_written_is_an_error_of_the_store(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=os.strerror(20)):
         write_store(tmp_path / "file" / "new", PAIRS)
+
+
+def test_a_mount_point_is_refused_before_anything_is_read():
+    def read():
+        raise AssertionError("it was read")
+        yield
+
+    for make in (
+        lambda directory: write_store(directory, read()),
+        lambda directory: write_shards(directory, 2, read()),
+        refuse_other_content,
+    ):
+        with pytest.raises(StorageError, match=r"^/proc is a mount point; choose a directory in it$"):
+            make(Path("/proc"))
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["which is missing", "which is empty"])
+def test_a_link_to_a_directory_is_followed(is_there, tmp_path):
+    disk, links = tmp_path / "disk", tmp_path / "links"
+    links.mkdir()
+    (disk / "new").mkdir(parents=True) if is_there else disk.mkdir()
+    (links / "link").symlink_to("../disk/new")
+    write_store(links / "link", PAIRS[:3])
+    with viewed(disk / "new") as view:
+        assert list(view.pairs()) == PAIRS[:3]
+    assert [path.name for path in (*disk.iterdir(), *links.iterdir())] == ["new", "link"]
