@@ -35,6 +35,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from miniqueue.errors import ConfigError
+
 #: The pauses before a shard that has ended is started again; the last one is repeated.
 PAUSES_SECONDS: Final = (0.0, 0.1, 0.3, 1.0)
 #: A shard that has lived for so long is started at once when it ends.
@@ -59,24 +61,33 @@ log = structlog.get_logger()
 
 @contextmanager
 def backs(count: int) -> Iterator[tuple[list[Path], list[socket.socket]]]:
-    """Yield the paths of the sockets of the backs, in a directory of their own, and the sockets, which listen."""
+    """Yield the paths of the sockets of the backs, in a directory of their own, and the sockets, which listen.
+
+    Raises ConfigError: they cannot be there.
+    """
     owner = os.getpid()
-    directory = Path(tempfile.mkdtemp(prefix="miniqueue-"))
-    paths = [directory / f"shard-{number}" for number in range(count)]
     listeners: list[socket.socket] = []
-    try:
-        for path in paths:
-            listener = socket.socket(socket.AF_UNIX)
-            listeners.append(listener)
-            listener.bind(str(path))
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-        yield paths, listeners
-    finally:
+
+    def remove(directory: Path) -> None:
         if os.getpid() == owner:  # not in a child
             for listener in listeners:
                 listener.close()
             shutil.rmtree(directory, ignore_errors=True)
+
+    with ExitStack() as made:
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="miniqueue-"))
+            made.callback(remove, directory)
+            paths = [directory / f"shard-{number}" for number in range(count)]
+            for path in paths:
+                listener = socket.socket(socket.AF_UNIX)
+                listeners.append(listener)
+                listener.bind(str(path))
+                listener.listen(BACKLOG)
+                listener.setblocking(False)
+        except OSError as exc:
+            raise ConfigError([f"variable TMPDIR: the shards cannot have their sockets there: {exc}"]) from exc
+        yield paths, listeners
 
 
 class Role(NamedTuple):

@@ -1,8 +1,14 @@
-"""The parent of the processes: what it says of a start that is interrupted."""
+"""The parent of the processes: what it says of a start that is interrupted, or impossible."""
 
+import os
 import subprocess
 import sys
+import tempfile
 
+import pytest
+
+from miniqueue.errors import ConfigError
+from miniqueue.server.shards.parent import backs
 from tests.acceptance.process import ROOT, STOP_SECONDS, environment, python_path
 
 #: A broker of two processes without a server: the first one is ready at once, and the second only when it is to stop.
@@ -39,3 +45,18 @@ def test_a_start_that_is_interrupted_is_not_reported_as_ready():
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("stopping\n", "", 143)
+
+
+def test_a_directory_whose_name_is_too_long_for_sockets_is_refused(tmp_path, monkeypatch):
+    there = tmp_path / ("x" * 100)
+    there.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(there))
+    with pytest.raises(ConfigError, match=r"variable TMPDIR: .* cannot have their sockets there: .*too long"), backs(2):
+        pass
+    assert os.listdir(there) == []
+
+
+def test_a_directory_for_sockets_that_is_missing_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match=r"variable TMPDIR: .*No such file"), backs(2):
+        pass
