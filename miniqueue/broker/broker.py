@@ -52,6 +52,7 @@ from miniqueue.broker.publish.overflow import trim
 from miniqueue.broker.publish.publisher import Publisher
 from miniqueue.broker.runtime.accounts import UNLIMITED, Memory, Purpose
 from miniqueue.broker.runtime.clock import Clock
+from miniqueue.broker.runtime.share import Others
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.broker.topics.admin import TopicAdmin
 from miniqueue.broker.topics.rest import TopicRest
@@ -99,6 +100,7 @@ class Broker:
       limit_counts: how often limits were reached; shared by all parts.
       memory: the accounts of the memory that clients use.
       notices: reports what happens to clients that listen.
+      others: whether clients wait for the reply to one command or request, as the protocols see it.
       share: divides the time of the event loop between long work and all other.
       shares: how much of each pool one user may have.
       make_spare: makes the partitions that a publish lacks, which raises PartitionsDueError.
@@ -141,6 +143,7 @@ class Broker:
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
+        self.others = Others()
         self.notices, self.share, self.waking = engine.notices, engine.share, engine.waking
         self.make_spare, self._spare = engine.maker.make_spare, SparePartitions(engine)
         log, rates = LogReader(engine), RateMeter(engine)

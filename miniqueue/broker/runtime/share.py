@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Final, TypeAlias, TypeVar
 
@@ -41,6 +42,17 @@ def at_once(work: Work[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+@dataclass(slots=True)
+class Others:
+    """What long work cannot see of others.
+
+    Attributes:
+      are_waiting: whether a client has sent a single command or request; set by the connection that receives it.
+    """
+
+    are_waiting: bool = False
 
 
 class TimeShare:

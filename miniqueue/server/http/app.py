@@ -100,7 +100,7 @@ class HttpApp:
             **lease_endpoints(broker),
             **usage_endpoints(broker),
         }
-        self._memory = broker.memory
+        self._memory, self._others = broker.memory, broker.others
         admit = partial(broker.shares.admit, Pool.CONNECTIONS)
         self._waking, self._at_rest = broker.waking, broker.waking.at_rest
         self.gate = None if sign_in is None else AuthMiddleware(sign_in, admit, self._wake)
@@ -109,6 +109,7 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
+            self._others.are_waiting = True
             CURRENT_ACTOR.set(HttpActor(scope, self._memory))
             is_foreign = is_from_another_site(scope["headers"])
             methods = None if is_foreign else self._methods(scope["path"])

@@ -322,7 +322,7 @@ class RespConnection(asyncio.Protocol):
 
     def _carry_out_one(self, command: Parsed) -> None:
         """Do what `_carry_out` does, for a client that sends one command at a time: a hundred instructions less."""
-        self.server.turns.has_others = True
+        self.broker.others.are_waiting = True
         if self.stream is None:
             CURRENT_ACTOR.set(self.session.actor)
         self.command_count += 1

@@ -37,7 +37,7 @@ class RespServer:
         *,
         routing: Routing | None = None,
     ) -> None:
-        turns = LoopShare(turn_seconds, is_gathering=broker.is_gathering)
+        turns = LoopShare(turn_seconds, is_gathering=broker.is_gathering, others=broker.others)
         self.shared = Shared(broker, parameters, sign_in, max_output_bytes, turns)
         if routing is not None:
             self.shared.new_router, self.shared.next_id, self.shared.nodes = routing

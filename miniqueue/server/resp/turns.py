@@ -5,9 +5,9 @@
 
 A turn is the part of one event-loop iteration in which queued connections work. All of them together get a bounded
 time, however many they are and however long one command takes; between turns the bytes of every connection are read. A
-client that sends a few commands and waits for the replies never queues. While there is such a client, turns are
-shorter, because a publish takes six iterations until it is answered. None begins while publishes are gathered for a
-commit, so a publish meets two turns; with one in each iteration, it met seven.
+client that sends a few commands and waits for the replies never queues. While there is such a client, of RESP or of
+HTTP, turns are shorter, because a publish takes six iterations until it is answered. None begins while publishes are
+gathered for a commit, so a publish meets two turns; with one in each iteration, it met seven.
 
 A turn is a slice of a `TimeShare`: if others have work, they get three times as long as the turn took before the next
 one begins. So a command that takes longer than a turn, as a list of all topics does, makes its connection wait.
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from miniqueue.broker.runtime.share import TimeShare
+from miniqueue.broker.runtime.share import Others, TimeShare
 
 #: Default length of a turn, for all connections together. A turn with nothing to do takes 10 to 20 us.
 TURN_SECONDS: Final = 0.002
@@ -47,9 +47,7 @@ class LoopShare:
       turn_seconds: length of a turn for all connections together, while no other client waits.
       clock: a clock that never goes back, in seconds.
       is_gathering: whether publishes are being gathered for a commit.
-
-    Attributes:
-      has_others: whether a client has sent a single command; set by the connection that receives it.
+      others: whether other clients wait for the reply to one command or request.
     """
 
     def __init__(
@@ -57,9 +55,10 @@ class LoopShare:
         turn_seconds: float = TURN_SECONDS,
         clock: Callable[[], float] = time.perf_counter,
         is_gathering: Callable[[], bool] = lambda: False,
+        others: Others | None = None,
     ) -> None:
         self.clock = clock
-        self.has_others = False
+        self.others = others or Others()
         self._waiting: deque[GoOn] = deque()
         self._turn_seconds = turn_seconds
         self._ends_at = 0.0
@@ -91,13 +90,13 @@ class LoopShare:
         asyncio.get_running_loop().call_soon(self._begin)
 
     def _seconds(self) -> float:
-        if self.has_others:
-            self.has_others, self._short_turns_left = False, SHORT_TURNS
+        if self.others.are_waiting:
+            self.others.are_waiting, self._short_turns_left = False, SHORT_TURNS
         return self._turn_seconds * (SHORT_PART if self._short_turns_left else 1.0)
 
     def _is_busy(self) -> bool:
         """Whether a client waits for a publish that is part of the next commit."""
-        return (self.has_others or self._short_turns_left > 0) and self._is_gathering()
+        return (self.others.are_waiting or self._short_turns_left > 0) and self._is_gathering()
 
     def _begin(self) -> None:
         self._is_next_due = False

@@ -18,6 +18,7 @@ from miniqueue.server.resp.connection import (
 from miniqueue.server.resp.incoming import MAX_READ_BYTES
 from miniqueue.server.resp.turns import MIN_SHARE_SECONDS, SHORT_PART, TURN_SECONDS, LoopShare
 from tests.fakes import settle_down
+from tests.server.protocols.speakers import HttpSpeaker
 from tests.server.resp.clients import Client, command, started_server
 from tests.server.resp.victim import resp_victim
 
@@ -86,6 +87,18 @@ async def test_turns_are_short_while_others_are_there_and_then_long_again(server
         shares.append(client.transport.take().count(PONG))
     assert max(shares[:64]) <= IN_SHORT_TURN
     assert min(shares[64:-1]) >= 256
+
+
+async def test_turns_are_short_while_a_client_of_http_is_there(world, client):
+    """Only clients of RESP were seen: one of HTTP met turns of full length."""
+    client.connection.data_received(command(b"PING") * 12_000)
+    publishing, shares = asyncio.create_task(HttpSpeaker(world).publish("t", b"x")), []
+    while not client.transport.is_reading():
+        client.transport.take()
+        await asyncio.sleep(0)
+        shares.append(client.transport.written.count(PONG))
+    assert len([share for share in shares if 0 < share <= IN_SHORT_TURN]) >= 64
+    await publishing
 
 
 @pytest.mark.parametrize("count", [1, 2])
