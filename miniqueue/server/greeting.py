@@ -12,6 +12,8 @@
 It is for people, and no part of the log: a program that reads the log of a broker is no terminal. Pure.
 """
 
+import shlex
+from pathlib import Path
 from typing import NamedTuple
 
 from miniqueue import __version__
@@ -41,15 +43,26 @@ def is_greeted(config: Config, is_terminal: bool) -> bool:
     return is_terminal and config.human is not False and config.level in ("debug", "info")
 
 
-def greeting(config: Config, ports: Ports) -> str:
-    """Return the lines, with an empty one before and after them."""
+def program_of(started_as: str, *, is_on_path: bool) -> str:
+    """Return the program that the next command names: miniqueue, or the path of a program that no shell would find.
+
+    Args:
+      started_as: the path by which the broker was started.
+      is_on_path: whether a shell finds miniqueue.
+    """
+    is_module = Path(started_as).suffix == ".py"
+    return "miniqueue" if is_on_path or is_module else escape(shlex.quote(started_as))
+
+
+def greeting(config: Config, ports: Ports, program: str = "miniqueue") -> str:
+    """Return the lines, with an empty one before and after them; see `program_of` for the program."""
     rows = {
         "store": _store(config),
         "http": f"https://{_shown_host(config.host)}:{ports.https}; clients trust {_authority(config)}",
         "resp": _resp(config, ports),
         "monitoring": _monitoring_url(config, ports),
         "security": _security(config),
-        "try": _next_command(config, ports),
+        "try": _next_command(config, ports, program),
     }
     lines = "".join(f"  {name:<12}{text}\n" for name, text in rows.items())
     return f"\nminiqueue {__version__} is ready\n\n{lines}\n"
@@ -94,8 +107,8 @@ def _security(config: Config) -> str:
     return f"{access}; {reach} can connect"
 
 
-def _next_command(config: Config, ports: Ports) -> str:
-    words = ["miniqueue pub hello 'Dear Ada'"]
+def _next_command(config: Config, ports: Ports, program: str) -> str:
+    words = [f"{program} pub hello 'Dear Ada'"]
     if ports.resp != _DEFAULT_RESP_PORT or config.resp_tls:
         words.append(f"--url {_resp_url(config, ports)}")
     if config.resp_tls:

@@ -7,6 +7,7 @@ monitoring ─┘                                   with shards: the doors stand
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -28,7 +29,7 @@ from miniqueue.errors import ConfigError, InternalError, MiniqueueError, describ
 from miniqueue.interrupts import admit_hangup
 from miniqueue.server.asgi.refusals import Refusals
 from miniqueue.server.config.config import Config, shown_settings
-from miniqueue.server.greeting import Ports, greeting, is_greeted
+from miniqueue.server.greeting import Ports, greeting, is_greeted, program_of
 from miniqueue.server.http.app import HttpApp
 from miniqueue.server.hypercorn import HttpLimits
 from miniqueue.server.hypercorn.limits import KEEP_ALIVE_SECONDS
@@ -83,7 +84,8 @@ def report_ready(config: Config, sockets: Sockets, service_manager: ServiceManag
     shown = {name: value for name, value in ports._asdict().items() if value != ()}
     log.info("ready", version=__version__, **shown, max_memory_mib=max_memory_bytes >> 20)
     if is_greeted(config, sys.stderr.isatty()):
-        print(greeting(config, ports), end="", file=sys.stderr, flush=True)
+        program = program_of(sys.argv[0], is_on_path=shutil.which("miniqueue") is not None)
+        print(greeting(config, ports, program), end="", file=sys.stderr, flush=True)
     service_manager.ready()
 
 

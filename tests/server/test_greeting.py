@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from miniqueue.server.config.config import load
-from miniqueue.server.greeting import Ports, greeting, is_greeted
+from miniqueue.server.greeting import Ports, greeting, is_greeted, program_of
 
 PORTS = Ports(8080, 6379, 8081)
 
@@ -36,6 +36,21 @@ def test_the_next_command_works_on_other_ports_and_with_users():
     assert rows("-resp-tls")["try"] == (
         "miniqueue pub hello 'Dear Ada' --url rediss://localhost:6379 --ca-file certs/ca.pem"
     )
+
+
+@pytest.mark.parametrize(
+    ("started_as", "is_on_path", "program"),
+    [
+        (".venv/bin/miniqueue", False, ".venv/bin/miniqueue"),
+        ("/opt/my tools/miniqueue", False, "'/opt/my tools/miniqueue'"),
+        (".venv/bin/miniqueue", True, "miniqueue"),
+        ("/opt/miniqueue/__main__.py", False, "miniqueue"),
+    ],
+)
+def test_the_next_command_is_found_by_the_shell_after_make_run(started_as, is_on_path, program):
+    assert program_of(started_as, is_on_path=is_on_path) == program
+    lines = greeting(load([], {}), PORTS, program).splitlines()
+    assert f"  try         {program} pub hello 'Dear Ada'" in lines
 
 
 def test_ports_of_shards_are_shown():
