@@ -11,6 +11,7 @@ own sockets and leaves the parent's alone.
 """
 
 import math
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,9 @@ from miniqueue_client.errors import ClientError, ConfigError, ConnectError, Disc
 from miniqueue_client.routes import LOST_SECONDS, SLOTS, UNREACHABLE_SECONDS, Routes, is_cluster
 
 T = TypeVar("T")
+
+#: What redis-py says before the reason, `Error 111 connecting to localhost:6379. `: the address is said already.
+_BEFORE_REASON = re.compile(r"^Error -?\d+ connecting to \S+\. ")
 
 
 class _Connection(Readable, Protocol):
@@ -224,21 +228,21 @@ def pool_of(kind: Any, retry: Any, address: Address) -> Any:  # noqa: ANN401 - r
 
 
 def unconnected(address: Address, exc: Exception) -> ConnectError:
-    """Return the error for a failed connection, with redis-py's text; for a timeout, which has none, with ours.
+    """Return the error for a failed connection, with the reason in redis-py's text; for a timeout without one, ours.
 
     A broker ends a connection that uses TLS on a port without TLS, and the reverse: then the text says how to begin the
     URL.
     """
+    text = f"cannot connect to {address}: {_BEFORE_REASON.sub('', str(exc)).rstrip('.') or 'no reply in time'}"
     if isinstance(exc.__context__, ssl.SSLCertVerificationError):
-        return UntrustedError(f"cannot connect to {address}: {exc}")
-    text = f"cannot connect to {address}: {str(exc) or 'no reply in time'}"
+        return UntrustedError(text)
     if not _is_ended(exc):
         return ConnectError(text)
     if address.url.startswith("rediss://"):
         hint = "if that port does not use TLS, the URL must begin with redis://"
     else:
         hint = "if that port uses TLS, the URL must begin with rediss://"
-    return ConnectError(f"{text.rstrip('.')}; {hint}")
+    return ConnectError(f"{text}; {hint}")
 
 
 def _is_ended(exc: Exception) -> bool:
