@@ -88,7 +88,7 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as exc:
-        raise InvalidOptionError("there is no such time zone here; they are called as Europe/Berlin") from exc
+        raise InvalidOptionError("there is no such time zone on this machine; a valid name is Europe/Berlin") from exc
 
 
 def _cron_behind(schedule: Schedule, after_ms: int) -> Iterator[int]:
