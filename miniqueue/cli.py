@@ -154,6 +154,8 @@ def _refuse_unknown(word: str) -> None:
 def _run_short(run: Callable[[], int]) -> int:
     """Run what is no broker, and return its exit code."""
     admit_hangup()
+    if sys.stdout is None:  # a shell has closed it, by >&-
+        raise StorageError("cannot write the output: standard output is closed")
     try:
         code = run()
         sys.stdout.flush()

@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said_in_one_line(miniqueue, words, code, line):
 
 def test_a_broker_that_is_down_is_one_line(without_url):
     code, line = without_url.refused("topics", "--url", "redis://localhost:1")
-    assert (code, line[:44]) == (69, "cannot connect to redis://localhost:1: Error")
+    assert (code, line) == (69, "cannot connect to redis://localhost:1: Connection refused")
 
 
 @pytest.mark.parametrize("dash", ["-", "--"])
@@ -115,4 +115,15 @@ def test_a_full_disk_is_said_in_one_line(words, miniqueue):
             [*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, env=environment(**miniqueue.variables), check=False
         )
     assert ended.stderr == b"miniqueue: cannot write the output: No space left on device\n"
+    assert ended.returncode == 71
+
+
+def test_a_standard_output_that_a_shell_has_closed_is_said_in_one_line(miniqueue):
+    ended = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *COMMAND, "context", "list"],
+        stderr=subprocess.PIPE,
+        env=environment(**miniqueue.variables),
+        check=False,
+    )
+    assert ended.stderr == b"miniqueue: cannot write the output: standard output is closed\n"
     assert ended.returncode == 71
