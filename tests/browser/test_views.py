@@ -95,6 +95,7 @@ def test_a_message_is_shown_as_json_with_its_own_numbers_as_text_and_in_hex(page
     expect(page.locator(".time")).to_contain_text("Published to orders")
     commands = page.get_by_role("group", name="Commands")
     expect(commands).to_contain_text(f"redis-cli -p {broker.resp_port} TRACE orders")
+    expect(commands).to_contain_text(re.compile(rf"trace orders \S+ --url redis://localhost:{broker.resp_port}\n"))
 
 
 def test_bytes_that_are_not_text_are_shown_in_hex(page):

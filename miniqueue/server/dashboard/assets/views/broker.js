@@ -249,7 +249,7 @@ function Followers({ followers }) {
 function Flags({ settings }) {
   const columns = [
     { label: "Flag", className: "m", cell: (row) => row.flag },
-    { label: "Value", className: "wrap", cell: (row) => String(row.value ?? "none") },
+    { label: "Value", className: "wrap", cell: (row) => (row.value ?? "") === "" ? format.UNKNOWN : String(row.value) },
     {
       label: "Default",
       hide: "phone",

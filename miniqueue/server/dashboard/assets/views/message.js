@@ -234,9 +234,10 @@ function Headers({ headers }) {
 
 function commandsOf(topic, message, respPort) {
   const name = quoted(topic);
-  const client = respPort === USUAL_PORT ? "redis-cli" : `redis-cli -p ${respPort}`;
+  const isUsual = respPort === USUAL_PORT;
+  const client = isUsual ? "redis-cli" : `redis-cli -p ${respPort}`;
   const lines = [
-    `miniqueue trace ${name} ${message.id}`,
+    `miniqueue trace ${name} ${message.id}${isUsual ? "" : ` --url redis://localhost:${respPort}`}`,
     `${client} PEEK ${name} ID ${message.id}`,
     `${client} TRACE ${name} ${message.id}`,
   ];

@@ -18,7 +18,7 @@ export function messageColumns({ topic, query, nowMs, deadLetterTopic }) {
     },
     isDead && { label: "Was", className: "m", hide: "phone", cell: (row) => row.origin?.id ?? format.UNKNOWN },
     isDead && { label: "Died", cell: (row) => html`<${Time} ms=${row.origin?.diedAtMs} nowMs=${nowMs} />` },
-    isDead && { label: "Reason", cell: (row) => html`<${Name}>${reasonOf(row)}<//>` },
+    isDead && { label: "Reason", className: "reason", cell: (row) => html`<${Name}>${reasonOf(row)}<//>` },
     state === "delayed" && { label: "Due", cell: (row) => html`<${Time} ms=${row.dueAtMs} nowMs=${nowMs} />` },
     !isDead && {
       label: "Published",
