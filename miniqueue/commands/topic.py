@@ -13,7 +13,7 @@ from miniqueue.commands.shell.statistics import SHOWS
 from miniqueue.commands.shell.texts import counted, shown_age
 from miniqueue.commands.shell.topic_names import TOPIC
 from miniqueue.commands.shell.values import NAME, POSITIVE_DURATION, SETTING, Choice, Setting
-from miniqueue.core.settings.settings import TopicSettings, help_lines, text_of
+from miniqueue.core.settings.settings import FIELDS, TopicSettings, help_lines, plain, text_of
 from miniqueue.errors import ConfigError
 from miniqueue.server.process.escaping import escape, quote
 from miniqueue_client.calls.topics import Side
@@ -79,7 +79,10 @@ def settings(output: Output) -> None:
         output.write("".join(f"{line}\n" for line in help_lines()))
         return
     defaults = _defaults()
-    rows = [{"setting": name, "default": defaults[name]} for name in defaults]
+    rows = [
+        {"setting": name, "meaning": plain(field.text), "values": plain(field.allowed), "default": defaults[name]}
+        for name, field in FIELDS.items()
+    ]
     output.rows((), rows)
 
 

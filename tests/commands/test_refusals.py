@@ -8,6 +8,7 @@ from miniqueue_client import RefusedError
 NO_TOPIC = RefusedError("NOTOPIC", "There is no such topic")
 NO_GROUP = RefusedError("NOGROUP", "The topic has no such group")
 NO_MESSAGE = RefusedError("NOMESSAGE", "There is no such message")
+NO_SCHEDULE = RefusedError("NOSCHEDULE", "There is no such schedule")
 NO_RIGHT = RefusedError("NOPERM", "ada may not")
 
 
@@ -27,6 +28,8 @@ NO_RIGHT = RefusedError("NOPERM", "ada may not")
         (NO_MESSAGE, ("SEARCH", "orders", "AFTER", "0-3-17"), "; the id was 0-3-17"),
         (NO_MESSAGE, ("TRACE", "orders", b"0-17"), "; the id was 0-17"),
         (NO_MESSAGE, ("TRACE", "orders"), ""),
+        (NO_SCHEDULE, ("SCHEDULE", "FIRE", "nightly"), ": nightly"),
+        (NO_SCHEDULE, ("SCHEDULE", "GET", "a\x1b"), r": a\x1b"),
         (NO_RIGHT, ("TRACE", "orders", "0-17"), "; it requires the role monitor on orders"),
         (NO_RIGHT, ("GROUP", "HOLDERS", "orders", "audit"), "; it requires the role monitor on *"),
         (NO_RIGHT, ("TASK", "LIST"), ""),

@@ -3,6 +3,7 @@
 import pytest
 
 from miniqueue.commands.shell.columns import Column, cells_of, plain_table, rich_table
+from miniqueue.commands.shell.group_table import GROUP_COLUMNS
 from miniqueue.commands.shell.texts import shown_age, shown_bytes, shown_duration, shown_time, terminal_payload
 from miniqueue.commands.shell.values import moment_of
 
@@ -94,6 +95,13 @@ def test_the_longest_words_of_titles_are_folded_first(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     first, second, *_ = rich_table(columns, [["1", "2", "3"]]).splitlines()
     assert (first.split(), second.split()) == (["acknowle"], ["dged", "leased", "delayed"])
+
+
+def test_titles_of_groups_are_not_folded_on_a_terminal_of_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    line = ["analytics", *["123"] * (len(GROUP_COLUMNS) - 2), "no"]
+    assert rich_table(GROUP_COLUMNS, [line]).split("\n")[0].split() == [column.title for column in GROUP_COLUMNS]
 
 
 def test_a_terminal_that_is_too_narrow_for_a_table_shows_a_line_for_each_cell(monkeypatch):

@@ -7,6 +7,7 @@
 Flags that say which broker to use are listed after those of the command itself.
 """
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -139,9 +140,10 @@ def problem_of(error: click.ClickException) -> str:
         case click.exceptions.NoArgsIsHelpError():
             problem = f"{error.ctx.command_path}: missing command; must be {_commands_of(error.ctx)}; see -h"
         case click.NoSuchOption():
-            problem = f"flag {quote(error.option_name)}: no such flag{_nearest(error.possibilities)}; see -h"
+            nearest = _nearest(error.option_name, error.possibilities)
+            problem = f"flag {quote(error.option_name)}: no such flag{nearest}; see -h"
         case click.NoSuchCommand():
-            nearest = _nearest(error.possibilities)
+            nearest = _nearest(error.command_name, error.possibilities)
             problem = f"argument {quote(error.command_name)}: no such command{nearest}; see -h"
         case click.MissingParameter() if error.param is not None:
             problem = f"missing {_kind(error.param)}; see -h"
@@ -197,9 +199,11 @@ def _commands_of(ctx: click.Context) -> str:
     return f"{', '.join(others)}, or {last}" if others else last
 
 
-def _nearest(possibilities: list[str] | None) -> str:
-    nearest = [name for name in possibilities or () if name.startswith("--") or not name.startswith("-")]
-    return f"; did you mean {nearest[0]}?" if nearest else ""
+def _nearest(word: str, possibilities: list[str] | None) -> str:
+    """Return the nearest name; to Click, dashes make any two flags similar."""
+    names = {name.lstrip("-"): name for name in possibilities or () if name.startswith("--") or name[:1] != "-"}
+    nearest = difflib.get_close_matches(word.lstrip("-"), names, n=1)
+    return f"; did you mean {names[nearest[0]]}?" if nearest else ""
 
 
 def _kind(param: click.Parameter) -> str:

@@ -2,6 +2,7 @@
 
 NOTOPIC There is no such topic            ─▶ …: orders
 NOGROUP The topic has no such group       ─▶ …: audit
+NOSCHEDULE There is no such schedule      ─▶ …: nightly
 NOMESSAGE There is no such message: …     ─▶ …; the id was 0-17
 NOPERM User ada has no permissions to …   ─▶ …; it requires the role publisher on orders
 certificate verify failed                 ─▶ …; --ca-file names certificates to trust
@@ -18,6 +19,8 @@ from miniqueue_client.calls.errors import UntrustedError
 
 #: The word with the topic in a command `GROUP`, also if its right is one on the whole broker.
 _TOPIC_OF_GROUP_AT: Final = 2
+#: The word with the name in a command `SCHEDULE`.
+_NAME_OF_SCHEDULE_AT: Final = 2
 
 
 def explained(refused: RefusedError, words: tuple[Word, ...]) -> ServerError:
@@ -43,9 +46,10 @@ def details_of(refused: RefusedError, words: tuple[Word, ...]) -> str:
     is_of_group = names[0] == "GROUP"
     topic_at = _TOPIC_OF_GROUP_AT if is_of_group else len(names) if required.topic_at is None else required.topic_at
     topic, rest = "".join(names[topic_at : topic_at + 1]), names[topic_at + 1 :]
+    missing = {"NOTOPIC": topic, "NOSCHEDULE": "".join(names[_NAME_OF_SCHEDULE_AT : _NAME_OF_SCHEDULE_AT + 1])}
     match refused.code:
-        case "NOTOPIC" if topic:
-            return f": {escape(topic)}"
+        case "NOTOPIC" | "NOSCHEDULE" as code if missing[code]:
+            return f": {escape(missing[code])}"
         case "NOGROUP" if not str(refused).startswith("NOGROUP group "):  # such a text names it with the setting
             group = rest[0] if is_of_group else _after("GROUP", rest)
             return f": {escape(group)}" if group else ""

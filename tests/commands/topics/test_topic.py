@@ -14,6 +14,7 @@ BAD_WORDS = [
         "miniqueue topic: missing command; must be create, delete, pause, purge, resume, set, settings, or",
     ),
     (["topic", "shwo"], 78, "argument 'shwo': no such command; did you mean show?; see -h"),
+    (["topics", "--limit", "3"], 78, "flag '--limit': no such flag; see -h"),
     (["topic", "create", "orders", "retenton=1d"], 78, "no such setting: 'retenton'; did you mean retention?"),
     (["topic", "create", "orders", "zzz=1"], 78, "no such setting: 'zzz'; see miniqueue topic settings"),
     (
@@ -69,8 +70,14 @@ def test_a_topic_is_shown(miniqueue, client):
 
 def test_the_settings_are_listed(miniqueue):
     assert "retention" in miniqueue.out("topic", "settings")
-    rows = json.loads(miniqueue.out("topic", "settings", "-o", "json"))
-    assert {"setting": "partitions", "default": "1"} in rows
+    listed = {each["setting"]: each for each in json.loads(miniqueue.out("topic", "settings", "-o", "json"))}
+    assert listed["expired"] == {
+        "setting": "expired",
+        "meaning": "what happens to an expired message",
+        "values": "drop or dead-letter",
+        "default": "drop",
+    }
+    assert listed["partitions"]["default"] == "1"
 
 
 def test_a_topic_is_paused_and_resumed(miniqueue, client):
