@@ -135,7 +135,7 @@ class Broker:
     ) -> None:
         self.max_message_bytes = max_message_bytes
         self.clock, self.limits = clock, limits or BrokerLimits()
-        self.limit_counts = LimitCounts()
+        self.limit_counts, self.others = LimitCounts(), Others()
         self._period_seconds = period_seconds
         self._sync_interval_seconds = sync_interval_seconds
         self.memory = Memory(self.limits.max_memory_bytes or UNLIMITED, has_users=self.limits.has_users)
@@ -143,7 +143,6 @@ class Broker:
             open_store, clock, self.limits, self.limit_counts, reopened=self._install, memory=self.memory
         )
         self.shares, self.set_quotas = engine.shares, engine.set_quotas
-        self.others = Others()
         self.notices, self.share, self.waking = engine.notices, engine.share, engine.waking
         self.make_spare, self._spare = engine.maker.make_spare, SparePartitions(engine)
         log, rates = LogReader(engine), RateMeter(engine)
