@@ -24,7 +24,7 @@ from miniqueue.broker.runtime.accounts import Purpose, account_of
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.cursor import returning
 from miniqueue.core.cursor.cursor import GroupCursor
-from miniqueue.core.cursor.holding import CursorLease, Holding, settle_each
+from miniqueue.core.cursor.holding import CursorLease, Holding, settle_each, size_of
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.returning import FrontPlaces
 from miniqueue.core.options.settle import PLAIN_NACK, NackOptions
@@ -107,8 +107,8 @@ class Consumer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next message of the topic may go to this consumer."""
-        return self in self.group.waiters
+        """Whether the next message of the topic may go to this consumer, as soon as there is memory for it."""
+        return self.group.is_waiting(self)
 
     @property
     def is_closed(self) -> bool:
@@ -221,7 +221,7 @@ class Consumer:
         self._measure_room()
         count = returning.nack_all(late, "timeouts", places=places)
         if count:
-            self._dispatcher.settled(self.group, is_returned=True)
+            self._dispatcher.returned(self.group, size_of(late))
         return count
 
     def close(self, cause: str = "disconnects") -> None:
@@ -250,8 +250,8 @@ class Consumer:
                 owner.charge_lease(-size_bytes)
 
     def may_take(self) -> bool:
-        """Return True: with memory short, a stream gets little, but it goes on."""
-        return True
+        """Return whether the client may use memory for messages; if not, the dispatcher sets the stream aside."""
+        return self._account is None or self._account.first_over() is None
 
     def hold(self, cursor: GroupCursor, lease: Lease) -> None:
         """Take over a lease; the dispatcher calls this, then `deliver`."""
@@ -294,13 +294,20 @@ class Consumer:
     ) -> Rest:
         if self.member is not None:
             self._begin_session()
+        if is_returned and self._dispatcher.is_crowded():
+            if receipts is None:
+                receipts = [self._holding.first_receipt]
+            return self._dispatcher.in_epoch(self._settle_in_turns(act, receipts, act_on_all, is_returned=True))
         if receipts is None:  # the usual case, so it is inlined
             holding = self._holding
             cursor, lease = holding.take_only()
             size_bytes = holding.size_bytes
             self.room = self._prefetch - holding.count if size_bytes < self._free_bytes else self._room_of_much()
             act(cursor, lease)
-            self._dispatcher.settled(self.group, is_returned=is_returned)
+            if is_returned:
+                self._dispatcher.returned(self.group, lease.size_bytes)
+            else:
+                self._dispatcher.settled(self.group, is_returned=False)
             return None
         if len(receipts) > MAX_SETTLED and (is_returned or not self._holding.has_few(receipts, MAX_SETTLED)):
             return self._dispatcher.in_epoch(self._settle_in_turns(act, receipts, act_on_all, is_returned=is_returned))
@@ -341,7 +348,10 @@ class Consumer:
         self._measure_room()
         settled_count = settle_each(act, held) if act_on_all is None else act_on_all(held)
         if settled_count:
-            self._dispatcher.settled(self.group, is_returned=is_returned)
+            if is_returned:
+                self._dispatcher.returned(self.group, size_of(held))
+            else:
+                self._dispatcher.settled(self.group, is_returned=False)
         if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
 

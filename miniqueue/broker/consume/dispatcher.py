@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
 from miniqueue.broker.cleanup.expiry import sift
@@ -14,7 +14,7 @@ from miniqueue.broker.model.flow import apply_to
 from miniqueue.broker.model.topic import Group, Topic, Waiter
 from miniqueue.broker.runtime import parts
 from miniqueue.core.cursor import returning
-from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.holding import CursorLease, size_of
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.returning import FrontPlaces
 from miniqueue.errors import MiniqueueError
@@ -30,6 +30,9 @@ MAX_RETURNED: Final = 50
 RETURN_COST: Final = 40
 #: Maximum number of turns in which messages are settled before a commit, which is encoded in one iteration.
 MAX_TURNS_IN_COMMIT: Final = 3
+#: With so much uncommitted, messages are returned in turns, each of which waits for the commit: a hundred clients can
+#: leave at once, and the commit has several copies of what they held.
+MUCH_UNCOMMITTED_BYTES: Final = 4 << 20
 
 
 class Dispatcher:
@@ -58,13 +61,18 @@ class Dispatcher:
         self._lines: dict[Group, None] = {}  # groups with waiting consumers, or that had some until the last tick
         self._postponed: dict[Group, None] | None = None  # groups to dispatch when `many_leave` ends; else None
         self._later: dict[Group, None] = {}  # groups to dispatch in the next iteration
+        self._hungry: dict[Group, None] = {}  # groups with consumers that were set aside
+        self._is_resuming = False
+        self._memory.freed = self._resume_soon
         self._room = MAX_DELIVERED  # how much more may be delivered in this iteration
+        self._gate = asyncio.Lock()
         self._turn_count, self._turned_in = 0, self._journal.committer.open  # turns before this commit
 
     def tick(self) -> None:
         """Deliver the delayed messages that are due now."""
         self._horizon.advance()
         self._room = MAX_DELIVERED
+        self._resume_soon()
         for group in list(self._lines):
             if group.waiters:
                 self._dispatch(group)
@@ -77,6 +85,12 @@ class Dispatcher:
         if (fault := group.topic.fault) is not None:
             raise fault
         self._room = MAX_DELIVERED
+        if self._memory.over_count and not consumer.may_take():
+            group.waiters[consumer] = None
+            self._set_aside(consumer)
+            if group.id is None:
+                self._begin(group)
+            return
         leases = [] if group.waiters and consumer.member is None else self._fill(consumer)
         if consumer.room:
             group.waiters[consumer] = None
@@ -111,6 +125,40 @@ class Dispatcher:
         self._room = most - len(leases)
         return leases
 
+    def _set_aside(self, consumer: Waiter) -> None:
+        """Make a stream wait for memory; a request that was refused does not wait any more."""
+        group = consumer.group
+        if consumer in group.waiters:
+            del group.waiters[consumer]
+            group.set_aside[consumer] = None
+            self._hungry[group] = None
+
+    def _resume_soon(self) -> None:
+        """Serve those that were set aside, because memory was freed."""
+        if self._hungry and not self._is_resuming:
+            self._is_resuming = True
+            asyncio.get_running_loop().call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Serve the first of those that were set aside, before others; go on while no account is over its limit."""
+        self._is_resuming = False
+        self._room = room = MAX_DELIVERED
+        for group in list(islice(self._hungry, room)):
+            del self._hungry[group]
+            again = list(islice(group.set_aside, room))
+            for consumer in reversed(again):
+                del group.set_aside[consumer]
+                if consumer.room:  # it may have been served meanwhile
+                    group.waiters[consumer] = None
+                    group.waiters.move_to_end(consumer, last=False)
+            room -= len(again)
+            if group.set_aside:
+                self._hungry[group] = None
+            if group.waiters:
+                self._dispatch(group)
+        if not self._memory.over_count:
+            self._resume_soon()
+
     def _dispatch_later(self, group: Group) -> None:
         """Serve a group in the next event-loop iteration, because this one has done enough."""
         if not self._later:
@@ -126,6 +174,11 @@ class Dispatcher:
             self._dispatch(group)
             if not (group.is_postponed or group.is_loading):
                 group.end_loading()  # a request that collects messages need not wait for more
+
+    def returned(self, group: Group, size_bytes: int) -> None:
+        """Request a commit of returned messages, which writes them again, and deliver them to other consumers."""
+        self._journal.committer.open.size_bytes += size_bytes
+        self.settled(group, is_returned=True)
 
     def settled(self, group: Group, *, is_returned: bool) -> None:
         """Request a commit of settled messages, and deliver those that were returned to other consumers."""
@@ -168,28 +221,36 @@ class Dispatcher:
         committer = self._journal.committer
         async with aclosing(self._engine.share.pauses()) as pauses:
             while True:
-                if self._turn_count >= MAX_TURNS_IN_COMMIT and self._turned_in is committer.open:
-                    with suppress(MiniqueueError):  # if the commit fails, memory is dropped, and this act with it
-                        await committer.flush()
-                await anext(pauses)
+                async with self._gate:  # what one act adds in its turn, the next one sees
+                    if self.is_crowded() or self._has_had_turns():
+                        with suppress(MiniqueueError):  # if the commit fails, memory is dropped, and this act with it
+                            await committer.flush()
+                    await anext(pauses)
                 if self._turned_in is not committer.open:
                     self._turn_count, self._turned_in = 0, committer.open
                 self._turn_count += 1
                 yield
+
+    def _has_had_turns(self) -> bool:
+        return self._turn_count >= MAX_TURNS_IN_COMMIT and self._turned_in is self._journal.committer.open
+
+    def is_crowded(self) -> bool:
+        """Whether so much is uncommitted that messages are to be returned in turns."""
+        return self._journal.committer.waiting_bytes >= MUCH_UNCOMMITTED_BYTES
 
     def in_epoch(self, act: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return an act that raises BrokenOffError if memory is dropped meanwhile."""
         return self._journal.epoch.once(act)
 
     def in_parts(self, work: parts.Parts) -> "asyncio.Task[None] | None":
-        """Do work in parts, as `parts.begin` does."""
-        return parts.begin(work, self.turns, self._engine.spawn)
+        """Do work in parts, as `parts.begin` does; with much uncommitted, each in a turn."""
+        return parts.begin(work, self.turns, self._engine.spawn, self.is_crowded)
 
     def _return(self, group: Group, held: Iterable[Sequence[CursorLease]], held_count: int, cause: str) -> parts.Parts:
         places = FrontPlaces(held_count) if held_count > MAX_RETURNED else None
         for some in [[*chain.from_iterable(held)]] if places is None else held:
             if count := returning.nack_all(some, cause, places=places):
-                self.settled(group, is_returned=True)
+                self.returned(group, size_of(some))
             yield RETURN_COST * count
 
     @contextmanager
@@ -246,6 +307,8 @@ class Dispatcher:
                 break
             consumer = next(iter(group.waiters))
             if self._memory.over_count and not consumer.may_take():
+                self._set_aside(consumer)
+                self._room -= 1
                 continue
             leases = self._fill(consumer)
             if not leases:
@@ -266,7 +329,10 @@ class Dispatcher:
             if self._room <= 0:
                 self._dispatch_later(group)
                 break
-            if consumer not in group.waiters or (self._memory.over_count and not consumer.may_take()):
+            if consumer not in group.waiters:
+                continue
+            if self._memory.over_count and not consumer.may_take():
+                self._set_aside(consumer)
                 continue
             if leases := self._fill(consumer):
                 if not consumer.room:

@@ -17,7 +17,12 @@ from operator import itemgetter, or_
 from typing import Final, NamedTuple
 
 from miniqueue.broker.consume.consumer import Consumer
-from miniqueue.broker.consume.dispatcher import MAX_RETURNED, RETURN_COST, Dispatcher
+from miniqueue.broker.consume.dispatcher import (
+    MAX_RETURNED,
+    MUCH_UNCOMMITTED_BYTES,
+    RETURN_COST,
+    Dispatcher,
+)
 from miniqueue.broker.consume.members import Members
 from miniqueue.broker.dead_letters import dead_letters
 from miniqueue.broker.engine.engine import Engine
@@ -29,7 +34,7 @@ from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.parts import Parts
 from miniqueue.core.cursor import returning
-from miniqueue.core.cursor.holding import CursorLease
+from miniqueue.core.cursor.holding import CursorLease, size_of
 from miniqueue.core.cursor.lease_book import LeaseBook, Payer
 from miniqueue.core.cursor.receipts import parse_prefixed, which
 from miniqueue.core.cursor.recording import Kind
@@ -188,6 +193,8 @@ class Leases:
 
     def settle_if_short(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool] | None:
         """Settle messages as `settle` does, if that is little work; return None if it is much, and nothing was done."""
+        if act.is_returned and not act.deadline and self.dispatcher.is_crowded():
+            return None
         if len(receipts) <= act.max_count:
             return self.settle(name, receipts, act)
         if not act.is_by_lease or len(receipts) > MAX_WITH_FEW_LEASES:
@@ -233,7 +240,10 @@ class Leases:
                         cursor.trace.note(cursor, Kind.EXTENDED, lease)
         elif held := book.take(numbers):
             act.settle(held)
-            self.dispatcher.settled(group, is_returned=act.is_returned)
+            if act.is_returned:
+                self.dispatcher.returned(group, size_of(held))
+            else:
+                self.dispatcher.settled(group, is_returned=False)
         if held and group.membership is not None:
             _extend_sessions(group, held)
         return _results(numbers, held)
@@ -375,15 +385,15 @@ class Leases:
             if book is None or not book.count:
                 group.book = None
                 del self._leased[group]
-            elif expired := book.expire(now, MAX_RETURNED):
+            elif expired := book.expire(now, MAX_RETURNED, MUCH_UNCOMMITTED_BYTES):
                 places = FrontPlaces(book.count + MAX_RETURNED) if book.has_expired(now) else None
                 while expired:
                     returning.nack_all(expired, "timeouts", places=places)
                     count = sum(lease.count for _, lease in expired)
                     group.topic.lease_timeout_count += count
-                    self.dispatcher.settled(group, is_returned=True)
+                    self.dispatcher.returned(group, size_of(expired))
                     yield RETURN_COST * count
-                    expired = book.expire(now, MAX_RETURNED)
+                    expired = book.expire(now, MAX_RETURNED, MUCH_UNCOMMITTED_BYTES)
             yield LOOK_COST
 
     def _deadline(self, seconds: float) -> float:

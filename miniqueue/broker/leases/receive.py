@@ -154,7 +154,7 @@ class ReceiveRequest:
         """Return whether the client may use memory for leases; if not, answer with that, or with what was taken.
 
         Many can begin to wait, or to collect, before the first of them has messages, and each could get some MiB. A
-        request that acknowledges its messages gets little then, as a stream does.
+        request that acknowledges its messages gets little then. One that does not wait yet was checked when it came.
         """
         account = account_of(self._actor)
         over = None if account is None else account.first_over()
@@ -162,6 +162,8 @@ class ReceiveRequest:
             return True
         if self.options.is_acked:
             self._left_bytes = min(self._left_bytes, CHARGED_BYTES)
+            return True
+        if not self.is_waiting:
             return True
         self.fail(MemoryLimitError(over.name, over.limit_bytes, over.setting))
         return False

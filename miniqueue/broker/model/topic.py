@@ -76,7 +76,7 @@ class Waiter(Protocol):
     take: Take
 
     def may_take(self) -> bool:
-        """Return whether its client may use memory for messages; otherwise it has left, with an error.
+        """Return whether its client may use memory for messages; if not, a request that waits leaves with an error.
 
         It is only asked while an account is over its limit.
         """
@@ -104,6 +104,7 @@ class Group:
       cursors: its cursors, in the order in which messages are taken from them.
       load_order: the cursors that may be loaded next, in order.
       waiters: the consumers that wait for messages.
+      set_aside: the consumers that wait until there is memory for messages for them.
       consumer_count: number of consumers, including those that do not wait now.
       membership: the partitions of each member, while consumers are members; else they compete for all partitions.
       book: the leases that belong to no connection, if there are any.
@@ -125,6 +126,7 @@ class Group:
     | `is_paused`                | `broker.topics.admin`                                           |
     | `membership`               | `broker.consume.members`                                        |
     | `unread_seconds`           | `broker.groups.idle`; `broker.model.rest` restores it           |
+    | `set_aside`                | `broker.consume.dispatcher`                                     |
     | `waiters`                  | `broker.consume.dispatcher`, which serves them in turn;         |
     |                            | `broker.leases.receive`: one that waits for a load is the first |
     | `was_read`                 | `broker.consume.dispatcher` sets it, `broker.groups.idle`       |
@@ -147,6 +149,7 @@ class Group:
         "membership",
         "name",
         "old_first",
+        "set_aside",
         "topic",
         "unread_seconds",
         "waiters",
@@ -160,6 +163,7 @@ class Group:
         self.cursors: list[GroupCursor] = []
         self.load_order: Iterable[GroupCursor] = ()
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self.set_aside: dict[Waiter, None] = {}
         self.consumer_count = 0
         self._receipts: dict[int, int] = {}  # next receipt of each partition, also of former ones
         self.membership: Membership | None = None
@@ -189,7 +193,18 @@ class Group:
     def remove(self, consumer: Waiter) -> None:
         """Count a consumer less, which no longer waits."""
         self.waiters.pop(consumer, None)
+        if self.set_aside:
+            self.set_aside.pop(consumer, None)
         self.consumer_count -= 1
+
+    def is_waiting(self, consumer: Waiter) -> bool:
+        """Whether a consumer waits for messages, or for memory for them."""
+        return consumer in self.waiters or consumer in self.set_aside
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of consumers that wait for messages, or for memory for them."""
+        return len(self.waiters) + len(self.set_aside)
 
     def begin_loading(self) -> None:
         """Record that messages are being loaded; the caller calls `end_loading`."""
@@ -247,10 +262,11 @@ class Group:
     def fail(self, fault: MiniqueueError) -> None:
         """Remove all waiting consumers from the queue, and pass them the fault."""
         # A consumer that waits again when it receives the fault is not in this list.
-        for consumer in list(self.waiters):
-            if consumer in self.waiters:
-                del self.waiters[consumer]
-                consumer.fail(fault)
+        for waiting in (self.waiters, self.set_aside):
+            for consumer in list(waiting):
+                if consumer in waiting:
+                    del waiting[consumer]
+                    consumer.fail(fault)
 
     def receipts(self) -> dict[int, int]:
         """Return the next receipt of each partition, also of former ones."""

@@ -44,7 +44,7 @@ def stats_of(topic: Topic) -> TopicStats:
         delayed=returned + total("message_count", unpublished),
         size_bytes=total("tail_bytes", cursors) - total("gone_bytes", cursors) + total("size_bytes", unpublished),
         consumers=sum(group.consumer_count for group in topic.groups.values()),
-        waiting=sum(len(group.waiters) for group in topic.groups.values()),
+        waiting=sum(group.waiting_count for group in topic.groups.values()),
         expired=topic.expired_count,
         duplicates=topic.duplicate_count,
         dedup_ids=0 if topic.dedup is None else len(topic.dedup),
@@ -114,7 +114,7 @@ def figures_of(group: Group) -> GroupFigures:
         moved=moved,
         missed=total("missed_count", cursors),
         consumers=group.consumer_count,
-        waiting=len(group.waiters),
+        waiting=group.waiting_count,
         position=view.positions(cursors),
         lags=dict(zip(map(_partition, cursors), map(sub, map(_tail_seq, cursors), dones), strict=True)),
         members={}

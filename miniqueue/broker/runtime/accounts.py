@@ -266,6 +266,7 @@ class Memory(MemoryAccount):
       max_bytes: how much all peers together may make the broker use.
       quota: returns the limit of a user, if the operator has set one.
       over_count: number of accounts that use more than they may.
+      freed: called when an account does not use more than it may anymore.
     """
 
     __slots__ = (
@@ -278,6 +279,7 @@ class Memory(MemoryAccount):
         "_return_freed",
         "_strangers",
         "_users",
+        "freed",
         "max_bytes",
         "over_count",
         "quota",
@@ -293,6 +295,7 @@ class Memory(MemoryAccount):
         self._base_bytes = 0
         self._return_freed: Callable[[], None] = lambda: None
         self.over_count = 0
+        self.freed: Callable[[], None] = lambda: None
         self._is_granted = False
         self._users: dict[str, MemoryAccount] = {}
         self._addresses: dict[str, MemoryAccount] = {}
@@ -414,6 +417,8 @@ class Memory(MemoryAccount):
     def note_over(self, change: int) -> None:
         """Count an account that is over its limit, or is not any more."""
         self.over_count += change
+        if change < 0:
+            self.freed()
 
     def drop_unused(self, account: MemoryAccount) -> None:
         """Forget the account of a user or an address that nothing uses."""

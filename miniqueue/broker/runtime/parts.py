@@ -24,30 +24,33 @@ Parts = Generator[int, None, None]
 Turns = Callable[[], AsyncGenerator[None, None]]
 
 
-def begin(parts: Parts, turns: Turns, spawn: Spawn) -> "asyncio.Task[None] | None":
+def begin(
+    parts: Parts, turns: Turns, spawn: Spawn, is_enough: Callable[[], bool] = lambda: False
+) -> "asyncio.Task[None] | None":
     """Do the first parts; return the task that does the rest, or None if nothing is left.
 
-    If the task ends early, because the store has failed or the broker stops, the rest is not done.
+    No part begins now if others have done so much that it `is_enough`. If the task ends early, because the store has
+    failed or the broker stops, the rest is not done.
     """
-    if not _do_some(parts):
+    if not is_enough() and not _do_some(parts, is_enough):
         return None
-    task = spawn(_in_turns(parts, turns))
+    task = spawn(_in_turns(parts, turns, is_enough))
     task.add_done_callback(lambda _: parts.close())
     return task
 
 
-async def _in_turns(parts: Parts, turns: Turns) -> None:
+async def _in_turns(parts: Parts, turns: Turns, is_enough: Callable[[], bool]) -> None:
     async with aclosing(turns()) as pauses:
         async for _ in pauses:
-            if not _do_some(parts):
+            if not _do_some(parts, is_enough):
                 break
 
 
-def _do_some(parts: Parts) -> bool:
-    """Do some parts; return whether there may be more."""
+def _do_some(parts: Parts, is_enough: Callable[[], bool]) -> bool:
+    """Do some parts, at least one; return whether there may be more."""
     room = MAX_COST
     for cost in parts:
         room -= cost
-        if room <= 0:
+        if room <= 0 or is_enough():
             return True
     return False

@@ -24,6 +24,11 @@ def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> 
     return wanted, others
 
 
+def size_of(held: Iterable[CursorLease]) -> int:
+    """Return the size of the messages of leases."""
+    return sum(lease.size_bytes for _, lease in held)
+
+
 def settle_each(act: Callable[[GroupCursor, Lease], None], held: Iterable[CursorLease]) -> int:
     """Settle leases one by one; return the number of settled messages.
 
@@ -77,6 +82,13 @@ class Holding:
         starts.clear()  # fast path: most consumers hold one lease, and this needs no lookup
         self.count = self.size_bytes = 0
         return self._held.popitem()[1]
+
+    @property
+    def first_receipt(self) -> int:
+        """The receipt of the first message; raises NothingOutstandingError if there is none."""
+        if not self._starts:
+            raise NothingOutstandingError
+        return self._starts[0]
 
     def attributes_of(self, receipt: int | None) -> bytes | None:
         """Return the encoded attributes of a message, with receipt None of the first; None if it is not held."""

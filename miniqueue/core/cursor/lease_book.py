@@ -11,6 +11,7 @@ O(log n) for n leases. A deadline is a time in seconds on the monotonic clock.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple, Protocol
 
 from miniqueue.core.cursor.cursor import GroupCursor
@@ -151,19 +152,20 @@ class LeaseBook:
         """Whether a deadline has passed, of a lease that may have been settled or extended."""
         return bool(self._deadlines) and self._deadlines[0][0] <= now
 
-    def expire(self, now: float, max_count: int) -> list[CursorLease]:
+    def expire(self, now: float, max_count: int, max_bytes: float = inf) -> list[CursorLease]:
         """Remove messages whose leases have expired, earliest deadline first; return them in the order of receipts.
 
-        There are at most `max_count` of them, so the last lease may be cut.
+        There are at most `max_count` of them, so the last lease may be cut; and none after `max_bytes`.
         """
         expired: list[CursorLease] = []
-        room = max_count
-        while self._deadlines and self._deadlines[0][0] <= now and room > 0:
+        room, room_bytes = max_count, max_bytes
+        while self._deadlines and self._deadlines[0][0] <= now and room > 0 and room_bytes > 0:
             deadline, start = heappop(self._deadlines)
             held = self._held.get(start)
             if held is not None and held[2] == deadline:  # otherwise the lease was settled or extended
                 expired.append(self._remove(held, start, start + min(held[1].count, room))[:2])
                 room -= expired[-1][1].count
+                room_bytes -= expired[-1][1].size_bytes
         self._forget(expired)
         return sorted(expired, key=_first_receipt)
 

@@ -27,8 +27,10 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from miniqueue.broker import Broker, Consumer
-from miniqueue.broker.consume.consumer import Rest
+from miniqueue.broker.consume.consumer import CHARGED_BYTES, Rest
 from miniqueue.broker.leases.request_reply import Requests
+from miniqueue.broker.runtime.accounts import Purpose, account_of
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.core.cursor.lease import Lease
 from miniqueue.core.cursor.receipts import parse_receipts
 from miniqueue.core.message.parts import SEPARATOR
@@ -87,6 +89,8 @@ class Subscription:
         self._decoder = CommandDecoder()
         self._unsent_lines: list[bytes] = []
         self._unsent_bytes = 0
+        self._account = account_of(CURRENT_ACTOR.get())
+        self._charged_bytes = 0
         self._is_ended = False
         self._has_news = asyncio.Event()
 
@@ -99,6 +103,7 @@ class Subscription:
                 await self._write(send)
             finally:
                 self.end()
+                self._charge(0)
                 reader.cancel()
 
     def end(self) -> None:
@@ -147,10 +152,20 @@ class Subscription:
         while not self._is_ended or self._unsent_lines:
             await self._has_news.wait()
             self._has_news.clear()
-            lines, self._unsent_lines, self._unsent_bytes = self._unsent_lines, [], 0
-            if lines:
-                await send({"type": "http.response.body", "body": b"".join(lines), "more_body": True})
+            if self._unsent_lines:
+                await send({"type": "http.response.body", "body": self._take_lines(), "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    def _take_lines(self) -> bytes:
+        """Return what is unsent, which whoever sends it is charged for."""
+        lines, self._unsent_lines, self._unsent_bytes = self._unsent_lines, [], 0
+        self._charge(0)
+        return b"".join(lines)
+
+    def _charge(self, size_bytes: int) -> None:
+        if self._account is not None and size_bytes != self._charged_bytes:
+            self._account.add(Purpose.OUTPUT, size_bytes - self._charged_bytes)
+            self._charged_bytes = size_bytes
 
     def _deliver(self, leases: list[Lease]) -> None:
         if self._has_receipts:
@@ -170,6 +185,8 @@ class Subscription:
             self.end()
         self._unsent_lines.append(line)
         self._unsent_bytes += len(line)
+        if self._unsent_bytes >= CHARGED_BYTES:  # at once: many streams can get large messages before any is sent
+            self._charge(self._unsent_bytes)
         self._has_news.set()
 
 
