@@ -48,6 +48,9 @@ from miniqueue.errors.requests import UnknownGroupError
 WINDOWS_BYTES = 64 << 20
 MIN_WINDOW_BYTES = 64 << 10
 
+#: Number of cursors whose loaded messages are measured together, which is done after each commit.
+MEASURED_AT_ONCE: Final = 2048
+
 #: The memory of a topic that is awake, without its partitions; of a partition; and of a group in it.
 TOPIC_BYTES: Final = 2000
 PARTITION_BYTES: Final = 1300
@@ -111,6 +114,7 @@ class Group:
       old_first: the messages that are held back since partitions were added, if any are.
       flow: controls the flow by keys and limits; None: no control.
       is_loading: whether messages are being loaded for it.
+      loaded_bytes: the memory of its loaded messages when it was last measured; only of topics with many cursors.
       is_paused: whether deliveries to its consumers are paused, besides those of the whole topic.
       was_read: whether a consumer has left since the last check for idle groups; see `groups.idle`.
       unread_seconds: time without a consumer, as of the last check.
@@ -146,6 +150,7 @@ class Group:
         "is_paused",
         "is_postponed",
         "load_order",
+        "loaded_bytes",
         "membership",
         "name",
         "old_first",
@@ -162,6 +167,7 @@ class Group:
         self.book: LeaseBook | None = None
         self.cursors: list[GroupCursor] = []
         self.load_order: Iterable[GroupCursor] = ()
+        self.loaded_bytes = 0
         self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.set_aside: dict[Waiter, None] = {}
         self.consumer_count = 0
@@ -432,6 +438,7 @@ class Topic:
     """
 
     __slots__ = (
+        "_measured_group",
         "at_rest",
         "dedup",
         "duplicate_count",
@@ -474,6 +481,7 @@ class Topic:
         self.duplicate_count = 0
         self.lease_timeout_count = 0
         self.measured = ("", 0, 0)
+        self._measured_group = 0
         self._empty()
         self.clear()
 
@@ -740,8 +748,18 @@ class Topic:
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of the loaded messages."""
-        return size_bytes(self.cursors) if self.at_rest is None else 0
+        """Approximate memory of the loaded messages; of many cursors, those of one group are measured each time."""
+        if self.at_rest is not None:
+            return 0
+        if self.sole is not None or len(self.partitions) < MANY_PARTITIONS:
+            return size_bytes(self.cursors)
+        groups = self.existing_groups
+        if len(groups) * len(self.partitions) <= MEASURED_AT_ONCE:
+            return size_bytes(self.cursors)
+        self._measured_group = (self._measured_group + 1) % len(groups)
+        group = groups[self._measured_group]
+        group.loaded_bytes = size_bytes(group.cursors)
+        return total("loaded_bytes", groups)
 
     @property
     def consumed_bytes(self) -> int:
@@ -814,6 +832,8 @@ class Topic:
 
     def evict(self) -> None:
         """Free memory."""
+        for group in () if self.at_rest is not None else self.groups.values():
+            group.loaded_bytes = 0
         for cursor in () if self.at_rest is not None else self.cursors:
             cursor.evict()
 

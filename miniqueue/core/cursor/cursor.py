@@ -66,6 +66,7 @@ class GroupCursor:
     | `blocked_on`    | `core.keyed.reader`, `core.keyed.returns_index`, `core.group.expired`,     |
     |                 | `core.group.removing`, which take, too; `broker.stored.load` resets it     |
     | `changes`       | `broker.stored.encode_commit`, which takes them for a commit               |
+    | `is_changed`    | `broker.stored.encode_commit`, which looks whether there may be any        |
     | `keyed`         | `core.keyed.reader`: `arrange_all`, the first take, a drained reader;      |
     |                 | `core.cursor.many`, for a cursor that ends                                 |
     | `log.max_bytes` | `broker.model.topic`, which divides memory among its cursors               |
@@ -92,6 +93,7 @@ class GroupCursor:
         "gaps",
         "gone_bytes",
         "group",
+        "is_changed",
         "keyed",
         "leased_bytes",
         "leased_count",
@@ -142,6 +144,7 @@ class GroupCursor:
         self.leased_count = self.leased_bytes = 0
         self.blocked_on: Range | None = None
         self.changes = Changes()
+        self.is_changed = False
         self.policy: ReturnPolicy[GroupCursor] | None = None
         self.trace: Recorder[GroupCursor] | None = None  # set while the topic is traced
         self.keyed: KeyedTaking[GroupCursor] | None = None  # set if messages are delivered by their keys
@@ -361,6 +364,7 @@ class GroupCursor:
     def drop_waiting(self, range_: Range, sizes: dict[int, int]) -> None:
         """Drop returned messages that wait; `sizes` are the sizes of their contents by their orders in the range."""
         self.returned[range_].forget(sizes.keys())
+        self.is_changed = True
         self.changes.records |= dict.fromkeys(((range_, order) for order in sizes), None)
         self.dropped_count += len(sizes)
         self.gone_bytes += sum(sizes.values())
@@ -394,6 +398,7 @@ class GroupCursor:
             if range_ is DELAYED:
                 self.delayed_count += 1
                 self.due.add(order)
+        self.is_changed = True
         self.changes.records[range_, order] = record
         self.returned[range_].add(order, record)
 
@@ -433,6 +438,7 @@ class GroupCursor:
 
     def _settle_in_chunk(self, progress: ChunkProgress, start: int, count: int) -> None:
         progress.settle(start, count)
+        self.is_changed = True
         first_seq = progress.chunk.first_seq
         if progress.unsettled_count:
             self.changes.touched[first_seq] = progress
@@ -445,6 +451,7 @@ class GroupCursor:
 
     def _settle_in_range(self, range_: Range, order: int) -> None:
         self.returned[range_].settle(order)
+        self.is_changed = True
         # A record that was added after the last commit is not in the store: the commit neither writes nor deletes it.
         if self.changes.records.pop((range_, order), None) is None:
             self.changes.records[range_, order] = None

@@ -31,6 +31,8 @@ class StoredCursor:
     def commit(self) -> None:
         """Store what changed."""
         changes, self.cursor.changes = self.cursor.changes, Changes()
+        assert self.cursor.is_changed or not (changes.records or changes.touched or changes.finished)
+        self.cursor.is_changed = False
         if not changes:
             return
         self.state = self.cursor.state
