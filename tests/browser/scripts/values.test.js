@@ -7,6 +7,7 @@ import {
   padded,
   scaleTo,
   sentence,
+  spanOf,
   sparkline,
   timesOf,
 } from "../../../miniqueue/server/dashboard/assets/lib/series.js";
@@ -79,4 +80,10 @@ test("charts: scales, times, gaps, sentences", () => {
 test("small lines cover the whole range, also if the history is short", () => {
   assert.deepEqual(padded([1, 2], 4), [null, null, 1, 2]);
   assert.deepEqual(padded([1, 2, 3], 2), [2, 3]);
+});
+
+test("charts: one without history ends now, and not in 1970", () => {
+  assert.deepEqual(spanOf(undefined, 900, 5000), [4100, 5000]);
+  assert.deepEqual(spanOf(null, 900, 5000), [4100, 5000]);
+  assert.deepEqual(spanOf(4800, 900, 5000), [3900, 4800]);
 });

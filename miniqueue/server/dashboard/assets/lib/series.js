@@ -22,6 +22,12 @@ export function sentence(label, values, format) {
 /** Ranges of charts, in seconds. */
 export const RANGE_SECONDS = { "15m": 900, "1h": 3600, "24h": 86_400 };
 
+/** Return the first and the last second of a chart: it ends with its history, or now if there is none yet. */
+export function spanOf(lastSeconds, rangeSeconds, nowSeconds) {
+  const end = lastSeconds ?? nowSeconds;
+  return [end - rangeSeconds, end];
+}
+
 /** Return the values of a whole range, unknown ones first: a line begins where the history does. */
 export function padded(values, length) {
   return [...Array(Math.max(0, length - values.length)).fill(null), ...values.slice(-length)];

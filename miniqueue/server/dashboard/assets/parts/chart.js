@@ -1,7 +1,7 @@
 // A chart of the last minutes or hours: lines from 0, a shared cursor whose time and values are in the legend.
 
 import * as format from "../lib/format.js";
-import { RANGE_SECONDS, sentence, scaleTo, timesOf } from "../lib/series.js";
+import { RANGE_SECONDS, sentence, scaleTo, spanOf, timesOf } from "../lib/series.js";
 import { setQuery } from "../lib/navigation.js";
 import { preferences, route } from "../lib/store.js";
 import { html, useEffect, useRef, useState, useStore } from "../lib/ui.js";
@@ -130,7 +130,7 @@ function optionsOf(box, measures, formatValue, zone, rangeSeconds, onCursor) {
     legend: { show: false },
     cursor: { sync: { key: "time" }, y: false, points: { size: 7 }, drag: { setScale: false, x: false, y: false } },
     scales: {
-      x: { time: true, range: (_, __, last) => [(last ?? 0) - rangeSeconds, last ?? 1] },
+      x: { time: true, range: (_, __, last) => spanOf(last, rangeSeconds, Date.now() / 1000) },
       y: { range: (_, __, high) => [0, scaleTo(high)] },
     },
     axes: [
