@@ -236,6 +236,7 @@ class Broker:
             readable=self._dispatcher.readable,
             loaded=self._disk.loaded,
             before_commit=partial(trim, engine),
+            freed=self._dispatcher.resume_soon,
         )
 
     # --- life -------------------------------------------------------------------------------------------------

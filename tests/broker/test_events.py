@@ -1,5 +1,7 @@
 """Events: their handlers and the order of these; `changed` never delivers messages, `readable` does."""
 
+from functools import partial
+
 import pytest
 
 from miniqueue.broker.commit.events import Events
@@ -31,14 +33,16 @@ def test_handlers_are_called_in_the_order_in_which_they_were_connected():
         readable=handler("e"),
         loaded=handler("f"),
         before_commit=_nothing,
+        freed=partial(handler("g"), None),
     )
     events.restored(content)
     events.changed(topic)
     events.woken(topic)
     events.readable(topic)
     events.loaded(topic)
-    assert "".join(name for name, _ in calls) == "badcdef"
-    assert [subject for _, subject in calls] == [content] * 2 + [topic] * 5
+    events.freed()
+    assert "".join(name for name, _ in calls) == "badcdefg"
+    assert [subject for _, subject in calls] == [content] * 2 + [topic] * 5 + [None]
 
 
 async def test_changed_delivers_nothing_and_readable_does(world):

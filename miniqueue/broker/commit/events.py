@@ -6,6 +6,7 @@
     readable        a topic may have messages to deliver: committed, loaded, or no longer held back or paused
     loaded          a page of a topic's messages was read from the store, as in every few MiB of a backlog
     before_commit   the next commit is about to begin, and some topics are over their limits
+    freed           a client does not use more memory than it may anymore
 
 Handlers are called in the order in which they were connected. A handler of `changed` must never deliver messages:
 the event can occur in the middle of a delivery, when an expired message becomes a dead letter and a partition is made
@@ -28,7 +29,7 @@ class Events:
       before_commit: the only handler of this event; it does not raise.
     """
 
-    __slots__ = ("_changed", "_restored", "_woken", "before_commit", "loaded", "readable")
+    __slots__ = ("_changed", "_freed", "_restored", "_woken", "before_commit", "loaded", "readable")
 
     readable: Callable[[Topic], None]
     loaded: Callable[[Topic], None]
@@ -48,6 +49,7 @@ class Events:
         readable: Callable[[Topic], None],
         loaded: Callable[[Topic], None],
         before_commit: Callable[[], Awaitable[None]],
+        freed: Callable[[], None],
     ) -> None:
         """Set the handlers of all events, before the first event occurs.
 
@@ -59,6 +61,7 @@ class Events:
         self.readable = readable
         self.loaded = loaded
         self.before_commit = before_commit
+        self._freed = freed
 
     def restored(self, content: StoreContent) -> None:
         """Pass the content of the store to all parts."""
@@ -74,3 +77,7 @@ class Events:
         """Apply the settings, partitions, and groups that `topic` has again."""
         for handle in self._woken:
             handle(topic)
+
+    def freed(self) -> None:
+        """Serve those that wait for memory."""
+        self._freed()

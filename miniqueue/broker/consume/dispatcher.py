@@ -63,7 +63,6 @@ class Dispatcher:
         self._later: dict[Group, None] = {}  # groups to dispatch in the next iteration
         self._hungry: dict[Group, None] = {}  # groups with consumers that were set aside
         self._is_resuming = False
-        self._memory.freed = self._resume_soon
         self._room = MAX_DELIVERED  # how much more may be delivered in this iteration
         self._gate = asyncio.Lock()
         self._turn_count, self._turned_in = 0, self._journal.committer.open  # turns before this commit
@@ -72,7 +71,7 @@ class Dispatcher:
         """Deliver the delayed messages that are due now."""
         self._horizon.advance()
         self._room = MAX_DELIVERED
-        self._resume_soon()
+        self.resume_soon()
         for group in list(self._lines):
             if group.waiters:
                 self._dispatch(group)
@@ -133,7 +132,7 @@ class Dispatcher:
             group.set_aside[consumer] = None
             self._hungry[group] = None
 
-    def _resume_soon(self) -> None:
+    def resume_soon(self) -> None:
         """Serve those that were set aside, because memory was freed."""
         if self._hungry and not self._is_resuming:
             self._is_resuming = True
@@ -157,7 +156,7 @@ class Dispatcher:
             if group.waiters:
                 self._dispatch(group)
         if not self._memory.over_count:
-            self._resume_soon()
+            self.resume_soon()
 
     def _dispatch_later(self, group: Group) -> None:
         """Serve a group in the next event-loop iteration, because this one has done enough."""

@@ -103,6 +103,7 @@ class Engine:
         memory = memory or Memory()
         by_name = dict[bytes, Topic]()
         events = Events()
+        memory.freed = events.freed
         journal = Journal(open_store, clock, by_name, events, reopened=reopened, memory=memory)
         counts.report_to(journal.notices)
         shares = Shares(counts, memory, clock, has_users=limits.has_users)

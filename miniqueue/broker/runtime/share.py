@@ -44,7 +44,7 @@ def at_once(work: Work[T]) -> T:
             return result
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # it is one thing that several know
 class Others:
     """What long work cannot see of others.
 
