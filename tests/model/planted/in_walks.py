@@ -84,7 +84,7 @@ def replaced_messages_stay(patch: Patch) -> None:
 
 def leases_end_early(patch: Patch) -> None:
     expire = LeaseBook.expire
-    patch.setattr(LeaseBook, "expire", lambda self, now, max_count: expire(self, now + 3, max_count))
+    patch.setattr(LeaseBook, "expire", lambda self, now, *limits: expire(self, now + 3, *limits))
 
 
 def extending_does_nothing(patch: Patch) -> None:
