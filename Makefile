@@ -23,7 +23,7 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 # A test that hangs where its timeout cannot end it has its process print all stacks and end; it has failed then, and is
 # run once more by a new process.
-HANGING := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart=1
+HANGING := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true --max-worker-restart=1
 
 # The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE

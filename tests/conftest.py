@@ -49,7 +49,7 @@ for _number in (signal.SIGHUP, signal.SIGTERM):
 
 
 #: What takes long, or starts processes, has this long before it counts as hanging: a busy machine takes its time.
-LONG_SECONDS = 600
+LONG_SECONDS = 1200
 
 
 @pytest.fixture

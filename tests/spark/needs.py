@@ -13,7 +13,6 @@ needs_spark = pytest.mark.skipif(bool(_MISSING), reason="; ".join(_MISSING))
 IN_A_SESSION = [
     pytest.mark.acceptance,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]

@@ -7,7 +7,7 @@ from tests.acceptance.tools import needs
 from tests.spark.needs import IN_A_SESSION
 
 pytestmark = [*IN_A_SESSION, needs("redis-cli", "make", "bash")]
-RUN_SECONDS = 240
+RUN_SECONDS = 900
 
 
 def test_a_reader_who_pastes_what_is_about_spark_sees_what_the_readme_shows(tmp_path):

@@ -20,7 +20,6 @@ from tests.spark.needs import needs_spark
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
     needs_spark,
 ]
 

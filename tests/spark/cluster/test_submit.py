@@ -13,7 +13,7 @@ from tests.client.broker import RespBroker
 from tests.meta.modules import ROOT
 from tests.spark.needs import needs_spark
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.slow, pytest.mark.timeout(400), needs_spark]
+pytestmark = [pytest.mark.acceptance, pytest.mark.slow, needs_spark]
 
 
 def test_a_job_is_submitted_with_the_broker_in_the_configuration(shared_broker: RespBroker, tmp_path: Path):
