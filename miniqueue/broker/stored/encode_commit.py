@@ -115,11 +115,11 @@ def _changed(topic: Topic) -> dict[int, Partition]:
 
     There can be a thousand, and twenty times as many cursors: no line of Python runs for each, and C looks once.
     """
-    partitions, found = topic.partitions, set[int]()
+    partitions, numbers = topic.partitions, set[int]()
     with_changes = dict(compress(partitions.items(), map(any, map(_of_partition, partitions.values()))))
     for group in topic.groups.values():
-        found.update(map(_number, compress(group.cursors, map(_is_changed, group.cursors))))
-    return with_changes | {number: partitions[number] for number in found}
+        numbers.update(map(_number, compress(group.cursors, map(_is_changed, group.cursors))))
+    return with_changes | {number: partitions[number] for number in numbers}
 
 
 def _add_cursor(

@@ -99,7 +99,7 @@ LET_IN = {
     "/topics/{topic}/messages/{id}/trace": 404,
     **dict.fromkeys((f"/topics/{{topic}}/messages/{{id}}/{act}" for act in ("front", "redrive", "due")), 409),
     "/changes": 410,
-    "/tasks/{id}": 400,
+    "/tasks/{id}": 404,
     "/topics/{topic}/messages/{id}": 400,  # which is no act
     "/events": 400,
 }
