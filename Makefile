@@ -21,9 +21,8 @@ TOOLS := $(VENV)/tools
 PROCESSES ?= 4
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
-# A test that hangs where its timeout cannot end it has its process print all stacks and end; it has failed then, and is
-# run once more by a new process.
-HANGING := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true --max-worker-restart=1
+# A process of tests that ends, or is ended since it stands still (tests/overseeing.py), is replaced once.
+RESTARTS := --max-worker-restart=1
 
 # The tests start hundreds of processes: what those import is compiled once, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -60,7 +59,7 @@ run: install ## start the broker (ARGS='-port 9000 …')
 	$(BIN)/miniqueue -human $(ARGS)
 
 test: install ## run all tests, up to 30 minutes on 2 cores, and check what they cover; or some (ARGS=tests/core)
-	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report= $(HANGING)) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
+	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report= $(RESTARTS)) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(if $(ARGS),,$(BIN)/coverage report --fail-under=95)
 
 test-spark: ## run the Spark tests; requires Java 17 (ARGS as for test)

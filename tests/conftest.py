@@ -21,10 +21,17 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from tests import planted
 from tests.broker.support import World, started_world
 from tests.covering import pytest_collection, pytest_runtest_protocol, pytest_runtestloop
+from tests.overseeing import pytest_configure
 from tests.scheduling import put_longest_first, pytest_xdist_make_scheduler
 
 #: Hooks.
-__all__ = ["pytest_collection", "pytest_runtest_protocol", "pytest_runtestloop", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "pytest_collection",
+    "pytest_configure",
+    "pytest_runtest_protocol",
+    "pytest_runtestloop",
+    "pytest_xdist_make_scheduler",
+]
 
 #: The start of a test's id, and why it may be skipped even there.
 MAY_SKIP_IN_CI: dict[str, str] = {

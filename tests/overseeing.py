@@ -1,0 +1,108 @@
+"""Tells what a long run of pytest-xdist is at, and ends one that stands still.
+
+pytest-timeout ends a test from within its process, which cannot work if that process is stopped, or waits in a library
+that handles no signals. So the process that assigns the tests watches the others: it has all of their stacks printed,
+and ends them, if no test has ended for `STILL_SECONDS`, or the run takes `RUN_SECONDS`. What they ran has failed then.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Final
+
+import pytest
+
+#: How often a run says what it is at.
+SAID_SECONDS: Final = 300
+#: Longer than any test may take (tests/conftest.py).
+STILL_SECONDS: Final = 1500
+#: Three times what a run takes on two cores.
+RUN_SECONDS: Final = 3600
+#: How often is looked.
+LOOK_SECONDS: Final = 10
+#: How long a process has for printing its stacks.
+STACKS_SECONDS: Final = 5
+
+
+class Overseer:
+    """Knows which tests run, and since when; a plugin of the process that assigns them."""
+
+    def __init__(
+        self, say: Callable[[str], None], end: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Say lines with `say`, read the time in seconds from `clock`, and end the processes of tests with `end`."""
+        self._say = say
+        self._end = end
+        self._clock = clock
+        self._started_at = self._said_at = self._ended_at = clock()
+        self._must_end_by = self._started_at + RUN_SECONDS
+        self._running: dict[str, float] = {}
+        self._count = 0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = self._clock()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+        self._count += 1
+        self._ended_at = self._clock()
+
+    def look(self) -> None:
+        """Say what runs, if nothing was said for long; end what runs, if it takes too long."""
+        now = self._clock()
+        is_still = now - self._ended_at >= STILL_SECONDS
+        is_over = now >= self._must_end_by
+        if is_still or is_over or now - self._said_at >= SAID_SECONDS:
+            self._said_at = now
+            self._say(f"{self._count} tests in {now - self._started_at:.0f} s, load {os.getloadavg()[0]:.1f}; running:")
+            for test, started_at in self._running.items():
+                self._say(f"  {now - started_at:.0f} s {test}")
+        if is_still or is_over:
+            self._say(f"no test has ended for {now - self._ended_at:.0f} s" if is_still else "the run takes too long")
+            self._ended_at = now
+            self._must_end_by = now + STILL_SECONDS
+            self._end()
+
+
+def end_children(stacks_seconds: float = STACKS_SECONDS) -> None:
+    """List what runs, have each child print its stacks, even if it is stopped, and end all that it started."""
+    listing = ["ps", "-e", "-o", "pid,ppid,stat,etimes,wchan:20,args", "--forest", "--columns=200"]
+    print(listed := subprocess.run(listing, capture_output=True, text=True, check=True).stdout, flush=True)
+    below: dict[int, list[int]] = {}
+    for line in listed.splitlines()[1:]:
+        pid, parent = map(int, line.split()[:2])
+        below.setdefault(parent, []).append(pid)
+    children = below.get(os.getpid(), [])
+    for number in (signal.SIGABRT, signal.SIGCONT):
+        _send(number, children)
+        time.sleep(stacks_seconds)
+    while children:
+        _send(signal.SIGKILL, children)
+        children = [pid for child in children for pid in below.get(child, [])]
+
+
+def _send(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Oversee the run if this process only assigns tests."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not config.getoption("numprocesses", None) or hasattr(config, "workerinput") or reporter is None:
+        return
+    overseer = Overseer(reporter.write_line, end_children)
+    config.pluginmanager.register(overseer)
+    is_over = Event()
+    config.add_cleanup(is_over.set)
+
+    def watch() -> None:
+        while not is_over.wait(LOOK_SECONDS):
+            overseer.look()
+
+    Thread(target=watch, daemon=True, name="overseer").start()
