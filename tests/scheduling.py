@@ -15,8 +15,10 @@ try:
 except ImportError:  # without it, all tests run in one process
     LoadFileScheduling = object
 
-#: The starts of the ids of what takes minutes; the first takes longest. The rest takes seconds, in any order.
+#: The starts of the ids of what takes minutes; the first takes longest, with the rest of its session. What is not named
+#: takes seconds, in any order.
 LONGEST = (
+    "tests/spark/jobs/",
     "tests/durability/crash/test_loops.py",
     "tests/spark/",
     "tests/durability/",

@@ -11,8 +11,14 @@ def test_each_start_of_an_id_is_that_of_tests():
 
 
 def test_what_takes_longest_begins_first():
-    ids = ["tests/wire/test_a.py::b", "tests/spark/test_a.py::b", "tests/durability/crash/test_loops.py::a[x::y]"]
+    ids = [
+        "tests/wire/test_a.py::b",
+        "tests/spark/cluster/test_a.py::b",
+        "tests/durability/crash/test_loops.py::a[x::y]",
+        "tests/spark/jobs/test_a.py::b",
+    ]
     assert sorted(ids, key=rank_of) == ids[::-1]
+    assert unit_of(ids[-1]) == "tests/spark/"
 
 
 def test_a_unit_is_a_file():
