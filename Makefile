@@ -62,19 +62,20 @@ test: install ## run all tests, up to 30 minutes on 2 cores, and check what they
 	$(BIN)/python -m pytest $(if $(ARGS),,--cov --cov-report= $(RESTARTS)) --numprocesses=$(PROCESSES) $(BY_FILE) $(ARGS)
 	$(if $(ARGS),,$(BIN)/coverage report --fail-under=95)
 
-test-spark: ## run the Spark tests; requires Java 17 (ARGS as for test)
+test-spark: ## run the Spark tests, and record that its jobs pass; requires Java 17 (ARGS as for test)
 	$(MAKE) install EXTRAS=dev,client,granian,spark
 	$(BIN)/python -m miniqueue.tools.spark.needs
 	$(BIN)/python -m pytest tests/spark $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m tests.proofs spark_jobs --numprocesses=$(PROCESSES))
 
 image-test: install ## build the image and run it without rights; requires root, buildah, podman, runc, mmdebstrap
 	$(BIN)/python -m pytest tests/containers/soak_image.py $(ARGS)
 
 planted: install ## plant bugs that the tests must find, and record the sources in which they did; two minutes
-	$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES)
+	$(BIN)/python -m tests.proofs planted --numprocesses=$(PROCESSES)
 
 soak: install ## crash the broker for hours, and count what is lost (ARGS='kill --count 50', ARGS=--help lists more)
-	$(if $(ARGS),,$(BIN)/python -m tests.planted --numprocesses=$(PROCESSES))
+	$(if $(ARGS),,$(BIN)/python -m tests.proofs planted --numprocesses=$(PROCESSES))
 	$(if $(ARGS),,$(BIN)/python -m tests.model.soak --runs $(MODEL_RUNS))
 	$(if $(ARGS),,$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=other --timeout=3600 --quiet)
 	$(if $(ARGS),,$(BIN)/python -m pytest tests/broker/runtime/soak_interrupted_acts.py --quiet)

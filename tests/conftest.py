@@ -5,7 +5,7 @@ A skip says "this machine lacks something", and the machine of the continuous in
 The examples of Hypothesis depend on the test alone, and may take their time: no run fails for its luck, or since the
 machine stood still for a moment. To look for others is for `make soak`.
 
-Bugs are planted when it can make a difference, tests/planted.py.
+What is proven, and has not changed since, is left out, tests/proofs.py.
 """
 
 import gc
@@ -18,7 +18,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
-from tests import planted
+from tests import proofs
 from tests.broker.support import World, started_world
 from tests.covering import pytest_collection, pytest_runtest_protocol, pytest_runtestloop
 from tests.overseeing import pytest_configure
@@ -90,12 +90,13 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 def pytest_report_header() -> str:
-    return "planted bugs: " + ("new in these sources" if planted.are_due() else "found in these sources, left out")
+    due = [proof.mark for proof in proofs.PROOFS.values() if proof.is_due()]
+    return f"proofs: {' and '.join(due) or 'none'} due, others left out"
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not planted.are_due() and (left_out := planted.leave_out(items)):
+    if left_out := proofs.leave_out(items):
         config.hook.pytest_deselected(items=left_out)
     if hasattr(config, "workerinput"):  # a process of pytest-xdist
         put_longest_first(items)

@@ -16,5 +16,7 @@ IN_A_SESSION = [
     needs_spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # pyspark leaves sockets to the garbage collector
 ]
+#: Of tests of jobs, which start processes; left out while nothing has changed that they are about, tests/proofs.py.
+JOBS = [*IN_A_SESSION, pytest.mark.spark_jobs]
 #: A JVM that lives for seconds takes most of them to compile what it does, and to do so well does not pay.
 SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -10,9 +10,9 @@ from benchmarks import running
 from benchmarks.bench import Bench
 from benchmarks.results import verdicts
 from benchmarks.scenarios import spark
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 ROOT = Path(__file__).parents[2]
 
 

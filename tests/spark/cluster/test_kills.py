@@ -12,6 +12,7 @@ from tests.spark.needs import needs_spark
 pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.slow,
+    pytest.mark.spark_jobs,
     needs_spark,
 ]
 

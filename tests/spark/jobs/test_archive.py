@@ -4,9 +4,9 @@ import pytest
 
 from miniqueue.spark.jobs import archive
 from miniqueue.spark.jobs.running import WAITED_FOR, check_topics
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 
 def settle(client, topic: str) -> None:

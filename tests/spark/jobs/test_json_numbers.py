@@ -5,9 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 KEPT = [
     "1",

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.spark.jobs.loaded import quarantined, taken
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 
 def test_csv_is_loaded_and_bad_rows_are_counted_with_file_and_line(pipeline, client, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from miniqueue.spark.jobs.figures import Figures
 from miniqueue.spark.jobs.stats import Stats, stats
 from tests.spark.jobs.loaded import taken
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 
 def test_a_load_that_runs_again_with_the_same_id_adds_nothing(pipeline, client, tmp_path):

@@ -3,9 +3,9 @@
 import pytest
 
 from miniqueue.spark.jobs.running import cause_of
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import shutil
 
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 
 def test_a_day_of_an_archive_is_replayed_by_time_and_without_files_of_runs_that_were_killed(pipeline, client, tmp_path):

@@ -4,9 +4,9 @@ import pytest
 
 from miniqueue.errors import ConfigError
 from miniqueue.spark.jobs.stats import Stats, stats
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 #: No compression of which there is code: a task that writes fails.
 UNABLE_TO_WRITE = ("spark.sql.parquet.compression.codec", "brotli")

@@ -14,9 +14,9 @@ from miniqueue.spark import source
 from miniqueue.spark.source import wait_for_broker
 from miniqueue_client import ConnectError, RefusedError
 from tests.client.broker import RespBroker
-from tests.spark.needs import IN_A_SESSION
+from tests.spark.needs import JOBS
 
-pytestmark = IN_A_SESSION
+pytestmark = JOBS
 
 #: Of a certificate and its key.
 NAMES = ("cert.pem", "key.pem")
