@@ -106,8 +106,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
 
 
+def pytest_collectstart() -> None:
+    """Collect the tests without collecting garbage, of which there is little: it takes a quarter of the time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Hide the tests and their modules from the garbage collector, which takes 0.3 s to look at all of them."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
