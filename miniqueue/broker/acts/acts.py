@@ -249,7 +249,7 @@ class Acts:
             case _:
                 outcome = Outcome(0)
         if outcome.settled:
-            self._dispatcher.settled(group, is_returned=order.act in (MessageAct.FRONT, MessageAct.DUE))
+            self._dispatcher.settled(group, 0 if order.act in (MessageAct.FRONT, MessageAct.DUE) else None)
         return outcome
 
     def _redrive(self, waiting: _Waiting, target: bytes | None) -> Outcome:

@@ -162,7 +162,7 @@ class Replacing:
             each.remove()
         self._holes.charge(topic, sum(view.hole_count(each.cursor) for each in waiting) - hole_count)
         for each in waiting:
-            self._dispatcher.settled(topic.group_of(each.cursor), is_returned=False)
+            self._dispatcher.settled(topic.group_of(each.cursor))
 
     async def _find(self, topic: Topic, cursor: GroupCursor, seq: int, watches: ExitStack) -> _InGroup | None:
         """Return where a message waits in a group; None if the group has settled it."""

@@ -221,7 +221,7 @@ class Consumer:
         self._measure_room()
         count = returning.nack_all(late, "timeouts", places=places)
         if count:
-            self._dispatcher.returned(self.group, size_of(late))
+            self._dispatcher.settled(self.group, size_of(late))
         return count
 
     def close(self, cause: str = "disconnects") -> None:
@@ -304,10 +304,7 @@ class Consumer:
             size_bytes = holding.size_bytes
             self.room = self._prefetch - holding.count if size_bytes < self._free_bytes else self._room_of_much()
             act(cursor, lease)
-            if is_returned:
-                self._dispatcher.returned(self.group, lease.size_bytes)
-            else:
-                self._dispatcher.settled(self.group, is_returned=False)
+            self._dispatcher.settled(self.group, lease.size_bytes if is_returned else None)
             return None
         if len(receipts) > MAX_SETTLED and (is_returned or not self._holding.has_few(receipts, MAX_SETTLED)):
             return self._dispatcher.in_epoch(self._settle_in_turns(act, receipts, act_on_all, is_returned=is_returned))
@@ -348,10 +345,7 @@ class Consumer:
         self._measure_room()
         settled_count = settle_each(act, held) if act_on_all is None else act_on_all(held)
         if settled_count:
-            if is_returned:
-                self._dispatcher.returned(self.group, size_of(held))
-            else:
-                self._dispatcher.settled(self.group, is_returned=False)
+            self._dispatcher.settled(self.group, size_of(held) if is_returned else None)
         if settled_count < len(receipts):
             raise UnknownReceiptError(len(receipts) - settled_count, len(receipts))
 

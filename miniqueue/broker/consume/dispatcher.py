@@ -174,16 +174,17 @@ class Dispatcher:
             if not (group.is_postponed or group.is_loading):
                 group.end_loading()  # a request that collects messages need not wait for more
 
-    def returned(self, group: Group, size_bytes: int) -> None:
-        """Request a commit of returned messages, which writes them again, and deliver them to other consumers."""
-        self._journal.committer.open.size_bytes += size_bytes
-        self.settled(group, is_returned=True)
+    def settled(self, group: Group, returned_bytes: int | None = None) -> None:
+        """Request a commit of settled messages, and deliver those that were returned to other consumers.
 
-    def settled(self, group: Group, *, is_returned: bool) -> None:
-        """Request a commit of settled messages, and deliver those that were returned to other consumers."""
+        Args:
+          group: the group of the messages.
+          returned_bytes: if they were returned, their size, since the commit writes them again; otherwise None.
+        """
         self._journal.touch(group.topic)
         self._journal.committer.request_soon()
-        if is_returned:
+        if returned_bytes is not None:
+            self._journal.committer.open.size_bytes += returned_bytes
             if group.waiters or self._postponed is not None:
                 self.dispatch(group)
         elif group.flow is not None:
@@ -249,7 +250,7 @@ class Dispatcher:
         places = FrontPlaces(held_count) if held_count > MAX_RETURNED else None
         for some in [[*chain.from_iterable(held)]] if places is None else held:
             if count := returning.nack_all(some, cause, places=places):
-                self.returned(group, size_of(some))
+                self.settled(group, size_of(some))
             yield RETURN_COST * count
 
     @contextmanager

@@ -154,7 +154,7 @@ class Members:
 
     def _serve(self, group: Group) -> None:
         """Commit returned messages, and deliver them to the consumers that read their partitions now."""
-        self._dispatcher.settled(group, is_returned=True)
+        self._dispatcher.settled(group, 0)
 
     def _look_later(self) -> None:
         if self._timer is None and any(membership.is_moving for membership in self._memberships.values()):

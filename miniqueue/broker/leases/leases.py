@@ -132,7 +132,7 @@ class Leases:
         if options.is_acked:
             for cursor, lease in taken:
                 cursor.ack(lease)
-            self.dispatcher.settled(group, is_returned=False)
+            self.dispatcher.settled(group)
             return ReceiveResult(b"", leases)
         book = group.book
         if book is None:
@@ -240,10 +240,7 @@ class Leases:
                         cursor.trace.note(cursor, Kind.EXTENDED, lease)
         elif held := book.take(numbers):
             act.settle(held)
-            if act.is_returned:
-                self.dispatcher.returned(group, size_of(held))
-            else:
-                self.dispatcher.settled(group, is_returned=False)
+            self.dispatcher.settled(group, size_of(held) if act.is_returned else None)
         if held and group.membership is not None:
             _extend_sessions(group, held)
         return _results(numbers, held)
@@ -391,7 +388,7 @@ class Leases:
                     returning.nack_all(expired, "timeouts", places=places)
                     count = sum(lease.count for _, lease in expired)
                     group.topic.lease_timeout_count += count
-                    self.dispatcher.returned(group, size_of(expired))
+                    self.dispatcher.settled(group, size_of(expired))
                     yield RETURN_COST * count
                     expired = book.expire(now, MAX_RETURNED, MUCH_UNCOMMITTED_BYTES)
             yield LOOK_COST

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 
 from miniqueue.core.cursor.cursor import GroupCursor
 from miniqueue.core.cursor.lease import ChunkLease, Lease
@@ -10,6 +11,8 @@ from miniqueue.errors import NothingOutstandingError
 
 #: A lease with the cursor that granted it.
 CursorLease = tuple[GroupCursor, Lease]
+
+_lease, _size_bytes = itemgetter(1), attrgetter("size_bytes")
 
 
 def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> tuple[Lease, list[Lease]]:
@@ -26,7 +29,7 @@ def split(cursor: GroupCursor, lease: Lease, receipt: int, end_receipt: int) -> 
 
 def size_of(held: Iterable[CursorLease]) -> int:
     """Return the size of the messages of leases."""
-    return sum(lease.size_bytes for _, lease in held)
+    return sum(map(_size_bytes, map(_lease, held)))
 
 
 def settle_each(act: Callable[[GroupCursor, Lease], None], held: Iterable[CursorLease]) -> int:
