@@ -113,7 +113,7 @@ class Engine:
         shares.measure(Pool.PARTITIONS, topic_limits.partition_count, limits.max_partitions, f"-{Limit.PARTITIONS}")
         shares.measure(Pool.BYTES, topics.owned_bytes)
         shares.measure(Pool.CONNECTIONS, memory.connection_count, limits.max_connections, f"-{Limit.CONNECTIONS}")
-        share = TimeShare(is_busy=journal.committer.is_gathering)
+        share = TimeShare(clock.monotonic, journal.committer.is_gathering)
         return cls(
             clock,
             Horizon(clock),
