@@ -21,13 +21,14 @@ from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from tests import proofs
 from tests.broker.support import World, started_world
 from tests.covering import pytest_collection, pytest_runtest_protocol, pytest_runtestloop
-from tests.overseeing import pytest_configure
+from tests.overseeing import pytest_configure, pytest_exception_interact
 from tests.scheduling import put_longest_first, pytest_xdist_make_scheduler
 
 #: Hooks.
 __all__ = [
     "pytest_collection",
     "pytest_configure",
+    "pytest_exception_interact",
     "pytest_runtest_protocol",
     "pytest_runtestloop",
     "pytest_xdist_make_scheduler",

@@ -66,6 +66,11 @@ class FaultyStore(MemoryStore):
         self.may_scan.set()
         self.synced = asyncio.Event()
 
+    def go_on(self) -> None:
+        """Hold nothing up any more."""
+        self.may_write.set()
+        self.may_scan.set()
+
     def write(self, batch: Batch, *, is_synced: bool = False) -> Awaitable[None]:
         self.write_count += 1
         return asyncio.create_task(self._write_in_order(self.write_count, batch, self.may_write, is_synced))

@@ -1,8 +1,11 @@
 """Tells what a long run of pytest-xdist is at, and ends one that stands still.
 
-pytest-timeout ends a test from within its process, which cannot work if that process is stopped, or waits in a library
-that handles no signals. So the process that assigns the tests watches the others: it has all of their stacks printed,
-and ends them, if no test has ended for `STILL_SECONDS`, or the run takes `RUN_SECONDS`. What they ran has failed then.
+pytest-timeout ends a test from within its process, but not what follows a failure: there it stops its timer, for
+debuggers, and leaving a fixture can wait for ever for what the test had no time to do. So the timer is set again.
+
+Nor can it end a process that is stopped, or waits in a library that handles no signals. So the process that assigns the
+tests watches the others: it has all of their stacks printed, and ends them, if no test has ended for `STILL_SECONDS`,
+or the run takes `RUN_SECONDS`. What they ran has failed then.
 """
 
 import os
@@ -15,6 +18,7 @@ from threading import Event, Thread
 from typing import Final
 
 import pytest
+from pytest_timeout import Settings
 
 #: How often a run says what it is at.
 SAID_SECONDS: Final = 300
@@ -89,6 +93,14 @@ def _send(number: signal.Signals, pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+@pytest.hookimpl(trylast=True)  # behind pytest-timeout
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Limit the time in which the fixtures of a test that has failed are left."""
+    if isinstance(node, pytest.Item) and (seconds := float(node.config.getini("timeout") or 0)):
+        settings = Settings(seconds, "signal", func_only=False, disable_debugger_detection=False)
+        node.config.pluginmanager.hook.pytest_timeout_set_timer(item=node, settings=settings)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -100,6 +100,7 @@ async def serving(
         finally:
             for client in served.clients:
                 client.close()
+            store.go_on()
             await served.stop()
             await broker.stop()
     assert may_fail or [entry for entry in logged if "ASGI" in entry["event"]] == []

@@ -5,6 +5,20 @@ import sys
 
 from tests.overseeing import RUN_SECONDS, SAID_SECONDS, STILL_SECONDS, Overseer
 
+FAILING = """
+import threading, pytest
+
+@pytest.fixture
+def held():
+    yield
+    threading.Event().wait()
+
+def test_fails(held):
+    assert False
+
+def test_passes():
+    assert True
+"""
 STOPPED = """
 import faulthandler, subprocess, sys
 from tests.overseeing import end_children
@@ -64,6 +78,15 @@ def test_a_run_that_takes_too_long_is_ended_although_tests_end():
     assert run.look_after(600)[-1] == "the run takes too long"
     run.look_after(1)
     assert run.ends == 1
+
+
+def test_leaving_the_fixtures_of_a_failure_has_a_time_limit(tmp_path):
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    flags = ["-p", "tests.overseeing", "-p", "no:cacheprovider", "-o", "timeout=0.1", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", *flags, str(tmp_path / "test_failing.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout.splitlines()[-1].startswith("1 failed, 1 passed, 1 error in")
+    assert "ERROR at teardown of test_fails" in ran.stdout
 
 
 def test_a_process_that_is_stopped_says_where_and_ends():

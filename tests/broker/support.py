@@ -68,12 +68,13 @@ world_with = pytest.mark.world_with
 
 @asynccontextmanager
 async def started_world(**options: object) -> AsyncIterator[World]:
-    """Yield a fresh world; stop its broker at the end of the block."""
+    """Yield a fresh world; stop its broker at the end of the block, where a store that was held up goes on."""
     world = World(**options)
     await world.start()
     try:
         yield world
     finally:
+        world.store.go_on()
         await world.broker.stop()
 
 
