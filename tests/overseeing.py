@@ -24,8 +24,8 @@ from pytest_timeout import Settings
 SAID_SECONDS: Final = 300
 #: Longer than any test may take (tests/conftest.py).
 STILL_SECONDS: Final = 1500
-#: Three times what a run takes on two cores.
-RUN_SECONDS: Final = 3600
+#: Several times what a run takes on two cores.
+RUN_SECONDS: Final = 4500
 #: How often is looked.
 LOOK_SECONDS: Final = 10
 #: How long a process has for printing its stacks.
