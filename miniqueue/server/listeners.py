@@ -260,6 +260,7 @@ class Listeners:
             name=gethostname(),
             monitor_port=monitor_port,
             resp_port=resp_port,
+            resp_tls=config.resp_tls,
             is_exposed=self._is_monitor_exposed,
             sync=config.sync,
             storage=config.storage,

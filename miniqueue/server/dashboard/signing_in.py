@@ -72,6 +72,7 @@ class SigningIn:
             "name": facts.name,
             "sync": facts.sync,
             "respPort": facts.resp_port,
+            "respTls": facts.resp_tls,
             "nowMs": self._clock.now_ms(),
         }
 

@@ -25,7 +25,7 @@ async def test_without_users_everybody_is_signed_in():
             session = reply.json
             assert (session["user"], session["signedIn"], session["needsSignIn"]) == (None, True, False)
             assert session["rights"] == ["publish", "consume", "monitor", "admin"]
-            assert session["respPort"] == 6379
+            assert (session["respPort"], session["respTls"]) == (6379, False)
             assert b"set-cookie" not in reply.headers
 
 

@@ -15,7 +15,7 @@ class Facts:
     Attributes:
       name: the name of the machine.
       monitor_port: the port of this page.
-      resp_port: the port of RESP.
+      resp_port: the port of RESP, and `resp_tls` whether it requires TLS.
       is_exposed: whether other machines can reach the page; then it is served over TLS.
       sync: when messages are synced to the disk: `always`, `interval`, or `never`.
       storage: `leveldb` or `memory`, and `store_path` where.
@@ -32,6 +32,7 @@ class Facts:
     name: str
     monitor_port: int
     resp_port: int
+    resp_tls: bool = False
     is_exposed: bool = False
     sync: str = "always"
     storage: str = "leveldb"

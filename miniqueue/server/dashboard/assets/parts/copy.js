@@ -29,9 +29,6 @@ async function write(content) {
   area.remove();
 }
 
-/** Quote a word for a shell of Unix. */
-export const quoted = (word) => (/^[A-Za-z0-9_.,:/@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
-
 /** Commands that do the same as the page. */
 export function Commands({ lines }) {
   const text = lines.join("\n");

@@ -1,5 +1,6 @@
 // One message: its payload and its history on the left; where it is, headers, and commands on the right.
 
+import { commandsOf } from "../lib/commands.js";
 import * as format from "../lib/format.js";
 import { listOf, listUrl, listView, messageUrl, neighborsOf, pageBefore } from "../lib/message_list.js";
 import { useGet, usePage } from "../lib/models.js";
@@ -11,7 +12,7 @@ import { brokerNow, preferences, route, session } from "../lib/store.js";
 import { html, useMemo, useStore } from "../lib/ui.js";
 import { DeleteMessage, MessageAct } from "../acts/message_acts.js";
 import { SwitchOnTrace } from "../acts/topic_acts.js";
-import { Commands, CopyButton, quoted } from "../parts/copy.js";
+import { Commands, CopyButton } from "../parts/copy.js";
 import { More, openDialog } from "../parts/dialog.js";
 import { Icon, Name, Time } from "../parts/marks.js";
 import { TitleBar } from "../parts/shell.js";
@@ -19,9 +20,6 @@ import { Card, Empty, Failure, Loading } from "../parts/states.js";
 import { Timeline } from "../parts/timeline.js";
 import { Viewer } from "../parts/viewer.js";
 import { reasonOf } from "./message_columns.js";
-
-/** The port that redis-cli uses if none is named. */
-const USUAL_PORT = 6379;
 
 export function Message() {
   const { topic, id, query } = useStore(route);
@@ -123,14 +121,14 @@ function Gone({ topic, id }) {
 }
 
 function Content({ topic, message, as }) {
-  const { respPort } = useStore(session);
+  const { respPort, respTls } = useStore(session);
   const payload = useMemo(() => bytesOf(message.msg), [message.msg]);
   const trace = useGet(["topics", topic, "messages", message.id, "trace"]);
   return html`<div class="row wide"><div class="row"><${Viewer} payload=${payload} as=${as}
       fileName=${`${topic}-${message.id}`.replace(/[^A-Za-z0-9._-]/g, "_")} />
       <${History} topic=${topic} message=${message} trace=${trace} /></div>
     <div class="row"><${Facts} topic=${topic} message=${message} /><${Headers} headers=${message.headers ?? []} />
-      <${Commands} lines=${commandsOf(topic, message, respPort)} /></div></div>`;
+      <${Commands} lines=${commandsOf(topic, message, { host: location.hostname, respPort, respTls })} /></div></div>`;
 }
 
 /** Steps that are known of every message, and of every dead letter. */
@@ -230,18 +228,4 @@ function Headers({ headers }) {
       ${pairs.map(([name, value]) => html`<dt><${Name}>${name}<//></dt><dd><${Name}>${value}<//></dd>`)}</dl>`
         : html`<p class="pad s2">The message has none.</p>`
     }<//>`;
-}
-
-function commandsOf(topic, message, respPort) {
-  const name = quoted(topic);
-  const isUsual = respPort === USUAL_PORT;
-  const client = isUsual ? "redis-cli" : `redis-cli -p ${respPort}`;
-  const lines = [
-    `miniqueue trace ${name} ${message.id}${isUsual ? "" : ` --url redis://localhost:${respPort}`}`,
-    `${client} PEEK ${name} ID ${message.id}`,
-    `${client} TRACE ${name} ${message.id}`,
-  ];
-  if (message.origin && message.state === "ready") lines.push(`${client} MESSAGE REDRIVE ${name} ${message.id}`);
-  if (message.state === "delayed") lines.push(`${client} MESSAGE DUE ${name} ${message.id}`);
-  return lines;
 }
