@@ -175,17 +175,20 @@ def _added(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _merged_readiness(answers: Sequence[Answer | MiniqueueError], *, may_see: bool) -> Reply:
     bodies: list[dict[str, Any]] = []
+    reasons: list[str] = []
     for shard, answer in enumerate(answers):
         if isinstance(answer, Answer):
             bodies.append(orjson.loads(answer.body))
+            reasons += [f"shard {shard}: {reason}" for reason in bodies[-1].get("reasons", ())]
         else:
-            reasons = {"reasons": [f"shard {shard} does not answer"]} if may_see else {}
-            bodies.append({"status": "degraded", **reasons})
+            bodies.append({"status": "degraded"})
+            reasons += [f"shard {shard} does not answer"] if may_see else []
     worst = max((body.get("status", "degraded") for body in bodies), key=_STATUSES.index)
     merged: dict[str, object] = {"status": worst}
-    for name in ("refused", "reasons"):
-        if values := list(dict.fromkeys(value for body in bodies for value in body.get(name, ()))):
-            merged[name] = values
+    if refused := list(dict.fromkeys(act for body in bodies for act in body.get("refused", ()))):
+        merged["refused"] = refused
+    if reasons:
+        merged["reasons"] = reasons
     if followers := _followers_of_all([body.get("followers", {}) for body in bodies]):
         merged["followers"] = followers
     return json_reply(_UNAVAILABLE if worst == _STATUSES[-1] else 200, merged)

@@ -236,13 +236,18 @@ def _facts(rows: Sequence[Content]) -> Content:
 
 def _readiness(parts: Sequence[Part]) -> Content:
     rows = [part["ready"] for part in _known(parts)]
-    reasons = [f"shard {number} does not answer" for number, part in enumerate(parts) if part is None]
-    statuses = [row["status"] for row in rows] + ["degraded"] * bool(reasons)
+    statuses = [row["status"] for row in rows] + ["degraded"] * (len(rows) < len(parts))
     return {
         "status": max(statuses, key=_STATUSES.index),
         "refused": sorted({each for row in rows for each in row["refused"]}),
-        "reasons": [*dict.fromkeys([*reasons, *(reason for row in rows for reason in row["reasons"])])],
+        "reasons": [reason for number, part in enumerate(parts) for reason in _reasons_of(number, part)],
     }
+
+
+def _reasons_of(shard: int, part: Part) -> list[str]:
+    if part is None:
+        return [f"shard {shard} does not answer"]
+    return [f"shard {shard}: {reason}" for reason in part["ready"]["reasons"]]
 
 
 def _limit(rows: Sequence[Content]) -> Content:

@@ -123,6 +123,16 @@ async def test_a_shard_that_does_not_answer_is_a_problem(fleet):
     assert (await fleet.look("/livez")).status == (await fleet.look("/healthz")).status == 200
 
 
+async def test_reasons_of_a_shard_say_which_it_is(fleet):
+    full = {"status": "degraded", "refused": ["publish"], "reasons": ["The disk is full"]}
+    for member in fleet.members[1:]:
+        member.serve_also({MONITOR: json_reply(200, full)})
+
+    ready = await fleet.look("/readyz")
+
+    assert ready.json == full | {"reasons": ["shard 1: The disk is full", "shard 2: The disk is full"]}
+
+
 async def test_a_broker_that_stops_is_not_ready(fleet):
     await fleet.members[2].broker.stop()
 

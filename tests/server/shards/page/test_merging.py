@@ -138,7 +138,7 @@ def test_the_broker_shows_each_shard_and_the_limits_of_all_together():
     assert merged["ready"] == {
         "status": "degraded",
         "refused": ["publish"],
-        "reasons": ["shard 1 does not answer", "the disk is full"],
+        "reasons": ["shard 1 does not answer", "shard 2: the disk is full"],
     }
     assert merged["limits"] == [{"name": "topics", "used": 2, "limit": 10, "flag": "-max-topics"}]
     assert [(row["shard"], row["status"]) for row in merged["shards"]] == [(0, "ok"), (1, "away"), (2, "degraded")]
