@@ -316,12 +316,9 @@ def test_connection_that_is_not_read_is_cut(certificates, is_tls, protocol):
     async def cut_off(server, app, peer):
         await eventually(lambda: app.inside == 1)
         peer.transport.pause_reading()
-        sent_bytes = -1
-        while sent_bytes != app.sent_bytes:
-            sent_bytes = app.sent_bytes
-            await asyncio.sleep(0.05)
-        await leap(WRITE_SECONDS + ENOUGH_SECONDS)
-        assert server.refused("slow_connection") == 1
+        while server.refused("slow_connection") == 0:  # when the buffers between both are full
+            await asyncio.sleep(0.01)
+            await leap(WRITE_SECONDS + ENOUGH_SECONDS)
         await eventually(lambda: app.inside == 0)
 
     run_leaping(scenario)
