@@ -53,6 +53,11 @@ class LogPage(NamedTuple):
     next_seq: int
     runs: list[Chunk]
 
+    @property
+    def content_bytes(self) -> int:
+        """The size of the payloads and attributes."""
+        return sum([run.content_bytes for run in self.runs])
+
 
 class LogReader:
     """Reads the logs of partitions; caches a few chunks in which pages have ended."""

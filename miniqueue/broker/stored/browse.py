@@ -52,6 +52,11 @@ class StoredMessage(NamedTuple):
     failure: bytes = b""
 
     @property
+    def content_bytes(self) -> int:
+        """The size of payload and attributes."""
+        return len(self.payload) + len(self.attributes)
+
+    @property
     def shown_attributes(self) -> bytes:
         """The encoded attributes as clients see them: with the failure."""
         return with_failure(self.attributes, self.failure)

@@ -74,7 +74,7 @@ class _Pages:
         count = parse_count(options["count"]) if "count" in options else DEFAULT_COUNT
         after = parse_any_id(options["after"]) if "after" in options else None
         messages = await self._broker.inspect.peek(topic_within(scope), state, count, after, options.get("group"))
-        return {"messages": await json_messages(self._broker.share, messages)}
+        return {"messages": await json_messages(self._broker, messages)}
 
     async def message(self, scope: Scope) -> object:
         message_id, group = parse_any_id(message_id_of(scope)), query_of(scope, ("group",)).get("group")

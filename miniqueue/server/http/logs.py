@@ -40,7 +40,7 @@ def read_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
 class _Pages:
     def __init__(self, broker: Broker) -> None:
         self._reader = broker.inspect.log
-        self._share = broker.share
+        self._share, self._memory = broker.share, broker.memory
 
     async def partitions(self, scope: Scope) -> object:
         partitions = await self._reader.partitions(topic_within(scope))
@@ -59,7 +59,8 @@ class _Pages:
     async def messages(self, scope: Scope) -> object:
         partition = parse_partition(message_id_of(scope))
         page = await self._reader.read(topic_within(scope), partition, _options(scope))
-        messages = await self._share.finish(json_runs(partition, page.runs))
+        with self._memory.reserve(page.content_bytes):
+            messages = await self._share.finish(json_runs(partition, page.runs))
         return {
             "partition": partition_word(partition).decode(),
             "earliest": page.bounds.earliest_seq,

@@ -60,7 +60,7 @@ class _Pages:
             group=options.get("group"),
         )
         return {
-            "messages": await json_messages(self._broker.share, page.messages),
+            "messages": await json_messages(self._broker, page.messages),
             "next": page.next and bytes(page.next).decode(),
             "scanned": page.scanned_count,
         }

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from miniqueue.broker import Broker
 from miniqueue.broker.inspect.peeked import PeekedMessage, State
-from miniqueue.broker.runtime.share import TimeShare, Work
+from miniqueue.broker.runtime.share import Work
 from miniqueue.wire import resp_replies as replies
 from miniqueue.wire.attribute_words import BYTES_IN_TURN, MESSAGE_BYTES, as_json, attribute_words
 
@@ -25,14 +26,19 @@ def resp_message(peeked: PeekedMessage, protocol: int) -> bytes:
     return replies.encode([peeked.message_id, peeked.stored.payload, _attributes(peeked)], protocol)
 
 
-async def resp_messages(share: TimeShare, messages: Sequence[PeekedMessage], protocol: int) -> bytes:
-    """Encode an array of messages; many in turns of the event loop."""
-    return replies.array(await share.finish(_encoded(partial(resp_message, protocol=protocol), messages)))
+async def resp_messages(broker: Broker, messages: Sequence[PeekedMessage], protocol: int) -> bytes:
+    """Encode an array of messages; many in turns of the event loop. Raises MemoryLimitError."""
+    return replies.array(await _in_turns(broker, partial(resp_message, protocol=protocol), messages))
 
 
-async def json_messages(share: TimeShare, messages: Sequence[PeekedMessage]) -> list[Mapping[str, object]]:
-    """Return messages as JSON; many in turns of the event loop."""
-    return await share.finish(_encoded(json_message, messages))
+async def json_messages(broker: Broker, messages: Sequence[PeekedMessage]) -> list[Mapping[str, object]]:
+    """Return messages as JSON; many in turns of the event loop. Raises MemoryLimitError."""
+    return await _in_turns(broker, json_message, messages)
+
+
+async def _in_turns(broker: Broker, encode: Callable[[PeekedMessage], T], messages: Sequence[PeekedMessage]) -> list[T]:
+    with broker.memory.reserve(sum([message.stored.content_bytes for message in messages])):
+        return await broker.share.finish(_encoded(encode, messages))
 
 
 def _encoded(encode: Callable[[PeekedMessage], T], messages: Iterable[PeekedMessage]) -> Work[list[T]]:

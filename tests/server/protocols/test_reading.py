@@ -1,8 +1,12 @@
 """The log of a topic over RESP and HTTP: READ, PARTITIONS, and the routes of partitions."""
 
+import asyncio
+
 import pytest
 
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.core.message.attributes import Attributes
+from miniqueue.wire.attribute_words import BYTES_IN_TURN
 from miniqueue.wire.resp_replies import encode
 from tests.fakes import START_MS, settle_down
 from tests.serving import serving
@@ -142,3 +146,16 @@ async def test_what_is_retained_over_resp(world, client):
     world.broker.tick()
     await settle_down()
     assert await client.say(b"READ t 0 0") == page(1, 1, 3, B, C)
+
+
+@pytest.mark.parametrize("page", [("read", 0), ("peek",), ("search",)], ids=lambda page: page[0])
+async def test_bug_a_page_cost_nothing_while_it_was_encoded(page, speaker, world):
+    """So many pages could be encoded at the same time that they used more than `-max-memory` together."""
+    keys = [Attributes(key=bytes(100)).encode()] * 400
+    await world.broker.publish(b"t", [b"x"] * len(keys), keys).commit.wait()
+    act, *words = page
+    making, charged = asyncio.ensure_future(getattr(speaker, act)("t", *words, count=len(keys))), list[int]()
+    while not making.done():
+        await asyncio.sleep(0)
+        charged.append(world.broker.memory.amounts().get(Purpose.OUTPUT, 0))
+    assert len(list(filter(None, charged))) >= sum(map(len, keys)) // BYTES_IN_TURN

@@ -83,7 +83,7 @@ async def _peek(client: Client, topic: bytes, options: dict[bytes, bytes]) -> by
     count = parse_count(options[b"COUNT"]) if b"COUNT" in options else DEFAULT_COUNT
     after = parse_any_id(options[b"AFTER"]) if b"AFTER" in options else None
     messages = await inspection.peek(topic, state, count, after, options.get(b"GROUP"))
-    return await resp_messages(client.broker.share, messages, protocol)
+    return await resp_messages(client.broker, messages, protocol)
 
 
 def trace(client: Client, command: Command) -> bytes:

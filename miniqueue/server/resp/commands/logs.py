@@ -60,7 +60,8 @@ async def _read(client: Client, topic: bytes, partition: int, options: ReadOptio
         "next": page.next_seq,
     }
     pairs = [(replies.encode(name, protocol), replies.integer(figure)) for name, figure in figures.items()]
-    messages = await client.broker.share.finish(resp_runs(partition, page.runs, protocol))
+    with client.broker.memory.reserve(page.content_bytes):
+        messages = await client.broker.share.finish(resp_runs(partition, page.runs, protocol))
     return replies.map_of([*pairs, (replies.encode("messages", protocol), messages)], protocol)
 
 

@@ -61,7 +61,7 @@ async def _search(client: Client, topic: bytes, words: "_Words") -> bytes:
         group=options.get("group"),
     )
     pairs = [
-        (replies.encode("messages", protocol), await resp_messages(client.broker.share, page.messages, protocol)),
+        (replies.encode("messages", protocol), await resp_messages(client.broker, page.messages, protocol)),
         (replies.encode("next", protocol), replies.encode(page.next and bytes(page.next), protocol)),
         (replies.encode("scanned", protocol), replies.integer(page.scanned_count)),
     ]
