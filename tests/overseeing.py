@@ -1,7 +1,7 @@
 """Tells what a long run of pytest-xdist is at, and ends one that stands still.
 
-pytest-timeout ends a test from within its process, but not what follows a failure: there it stops its timer, for
-debuggers, and leaving a fixture can wait for ever for what the test had no time to do. So the timer is set again.
+pytest-timeout ends a test from within its process, but stops its timer when a test fails, for debuggers. A fixture that
+is left can then wait without end for what the test has not done. So the timer is set again.
 
 Nor can it end a process that is stopped, or waits in a library that handles no signals. So the process that assigns the
 tests watches the others: it has all of their stacks printed, and ends them, if no test has ended for `STILL_SECONDS`,
