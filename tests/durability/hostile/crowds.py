@@ -195,10 +195,11 @@ async def _expired(target: Target) -> list[Callable[[], None]]:
 async def _groups(target: Target) -> list[Callable[[], None]]:
     await ask(target, b"TOPIC", b"CREATE", TOPIC, b"retention_seconds", b"1000")
     await publish(target, LARGE, 60)
+    groups = [b"g%d" % number for number in range(CLIENTS)]
+    for group in groups:
+        await ask(target, b"GROUP", b"CREATE", TOPIC, group, b"FROM", b"earliest")
     clients: list[Client] = []
-    for number in range(CLIENTS):
-        group = b"g%d" % number
-        await ask(target, b"GROUP", b"CREATE", TOPIC, group, b"earliest")
+    for group in groups:
         clients += await over_resp(target, (b"SUBSCRIBE", TOPIC, b"GROUP", group, b"PREFETCH", b"4"), count=1)
     await asyncio.sleep(STAY_SECONDS)
     return [client.leave for client in clients]
