@@ -80,13 +80,13 @@ def end_children(stacks_seconds: float = STACKS_SECONDS) -> None:
     for line in listed.splitlines()[1:]:
         pid, parent = map(int, line.split()[:2])
         below.setdefault(parent, []).append(pid)
-    children = below.get(os.getpid(), [])
-    for number in (signal.SIGABRT, signal.SIGCONT):
-        _send(number, children)
+    children = started = below.get(os.getpid(), [])
+    _send(signal.SIGABRT, children)
+    while started := [pid for parent in started for pid in below.get(parent, [])]:
+        _send(signal.SIGKILL, started)
+    for number in (signal.SIGCONT, signal.SIGKILL):
         time.sleep(stacks_seconds)
-    while children:
-        _send(signal.SIGKILL, children)
-        children = [pid for child in children for pid in below.get(child, [])]
+        _send(number, children)
 
 
 def _send(number: signal.Signals, pids: list[int]) -> None:
@@ -103,6 +103,7 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
         node.config.pluginmanager.hook.pytest_timeout_set_timer(item=node, settings=settings)
 
 
+@pytest.hookimpl(trylast=True)  # when there is a reporter
 def pytest_configure(config: pytest.Config) -> None:
     """Oversee the run if this process only assigns tests."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
