@@ -82,7 +82,7 @@ def test_a_run_that_takes_too_long_is_ended_although_tests_end():
 
 def test_leaving_the_fixtures_of_a_failure_has_a_time_limit(tmp_path):
     (tmp_path / "test_failing.py").write_text(FAILING)
-    flags = ["-p", "tests.overseeing", "-p", "no:cacheprovider", "-o", "timeout=0.1", "--rootdir", str(tmp_path)]
+    flags = ["-p", "tests.overseeing", "-p", "no:cacheprovider", "-o", "timeout=3", "--rootdir", str(tmp_path)]
     command = [sys.executable, "-m", "pytest", "-q", *flags, str(tmp_path / "test_failing.py")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.stdout.splitlines()[-1].startswith("1 failed, 1 passed, 1 error in")

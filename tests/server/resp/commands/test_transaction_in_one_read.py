@@ -11,7 +11,7 @@ from miniqueue.server.resp.server import RespServer
 from tests.broker.support import started_world
 from tests.fakes import settle_down
 from tests.server.access import sign_in_for, token_of
-from tests.server.resp.clients import Client, command
+from tests.server.resp.clients import LONG_TURN_SECONDS, Client, command
 from tests.serving import eventually
 
 LIMITS = BrokerLimits(max_topic_messages=5, policy=LimitPolicy.REFUSE, max_transaction_bytes=20_000)
@@ -60,7 +60,7 @@ CASES = {
 async def exchanged(case: Case, send: Callable[[Client, list[bytes]], None]) -> tuple[bytes, list[bytes], int]:
     """Return the replies to a transaction, what the topic then has, and how many commands were counted."""
     async with started_world(limits=LIMITS, max_message_bytes=1000) as world:
-        server = RespServer(world.broker, {}, sign_in_for() if case.has_users else None)
+        server = RespServer(world.broker, {}, sign_in_for() if case.has_users else None, turn_seconds=LONG_TURN_SECONDS)
         client = Client(server)
         if case.user:
             client.send(b"AUTH", token_of(case.user))
