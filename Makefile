@@ -71,7 +71,7 @@ test-spark: ## run the Spark tests, and record that its jobs pass; requires Java
 image-test: install ## build the image and run it without rights; requires root, buildah, podman, runc, mmdebstrap
 	$(BIN)/python -m pytest tests/containers/soak_image.py $(ARGS)
 
-planted: install ## plant bugs that the tests must find, and record the sources in which they did; two minutes
+planted: install ## plant bugs that the tests must find, and record the sources in which they did; on a quiet machine
 	$(BIN)/python -m tests.proofs planted --numprocesses=$(PROCESSES)
 
 soak: install ## crash the broker for hours, and count what is lost (ARGS='kill --count 50', ARGS=--help lists more)

@@ -26,7 +26,7 @@ SAID_SECONDS: Final = 300
 STILL_SECONDS: Final = 1500
 #: Several times what a run takes on two cores.
 RUN_SECONDS: Final = 4500
-#: How often is looked.
+#: How often it looks.
 LOOK_SECONDS: Final = 10
 #: How long a process has for printing its stacks.
 STACKS_SECONDS: Final = 5
@@ -73,7 +73,7 @@ class Overseer:
 
 
 def end_children(stacks_seconds: float = STACKS_SECONDS) -> None:
-    """List what runs, have each child print its stacks, even if it is stopped, and end all that it started."""
+    """List all processes; have each child print its stacks, even a stopped one; end it, and all that it started."""
     listing = ["ps", "-e", "-o", "pid,ppid,stat,etimes,wchan:20,args", "--forest", "--columns=200"]
     print(listed := subprocess.run(listing, capture_output=True, text=True, check=True).stdout, flush=True)
     below: dict[int, list[int]] = {}
@@ -85,7 +85,7 @@ def end_children(stacks_seconds: float = STACKS_SECONDS) -> None:
     while started := [pid for parent in started for pid in below.get(parent, [])]:
         _send(signal.SIGKILL, started)
     for number in (signal.SIGCONT, signal.SIGKILL):
-        time.sleep(stacks_seconds)
+        time.sleep(stacks_seconds)  # while they print: a process does not tell when it has
         _send(number, children)
 
 

@@ -65,7 +65,11 @@ PLANTED = Proof(
     ),
 )
 #: Jobs of Spark, of which each starts processes. What always runs: the session, a submitted job, and the README.
-SPARK_JOBS = Proof("spark_jobs", ("miniqueue/spark", "client/src", "tests/spark", ".ci/locks/spark.lock"), "loadfile")
+SPARK_JOBS = Proof(
+    "spark_jobs",
+    ("miniqueue/spark", "miniqueue/tools/spark", "client/src", "benchmarks", "tests/spark", ".ci/locks/spark.lock"),
+    "loadfile",
+)
 PROOFS = {proof.mark: proof for proof in (PLANTED, SPARK_JOBS)}
 
 

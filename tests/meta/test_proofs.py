@@ -9,7 +9,7 @@ from tests import conftest, proofs
 from tests.model.planted.bugs import IN_THE_CORE, IN_THE_PROTOCOLS, IN_WAITING
 from tests.model.planted.in_more import IN_MORE
 from tests.model.test_walks import EVERYWHERE
-from tests.proofs import PLANTED, PROOFS, ROOT, SPARK_JOBS, Proof
+from tests.proofs import PLANTED, PROOFS, ROOT, Proof
 
 PLANTS = [*IN_THE_CORE, *IN_MORE, *IN_WAITING, *IN_THE_PROTOCOLS, *EVERYWHERE]
 
@@ -39,10 +39,6 @@ def test_a_bug_is_planted_in_what_exists_and_counts_as_a_source(plant, monkeypat
 def test_sources_of_a_proof_exist(proof):
     for source in map(ROOT.joinpath, proof.sources):
         assert source.is_file() or list(source.rglob("*.py")), source
-
-
-def test_a_file_without_code_is_a_source_if_it_is_named():
-    assert ROOT.joinpath(SPARK_JOBS.sources[-1]).suffix == ".lock"
 
 
 @pytest.fixture

@@ -319,6 +319,7 @@ def test_connection_that_is_not_read_is_cut(certificates, is_tls, protocol):
         while server.refused("slow_connection") == 0:  # when the buffers between both are full
             await asyncio.sleep(0.01)
             await leap(WRITE_SECONDS + ENOUGH_SECONDS)
+        assert server.refused("slow_connection") == 1
         await eventually(lambda: app.inside == 0)
 
     run_leaping(scenario)
