@@ -217,8 +217,10 @@ async def get(app: ASGIApp, target: str, body: bytes | None = None, method: str 
         if "status" in message:
             statuses.append(message["status"])
 
+    parts = [{"type": "http.request", "body": body or b""}]
+
     async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body or b""}
+        return parts.pop() if parts else await asyncio.get_running_loop().create_future()
 
     scope = {
         "type": "http",

@@ -139,7 +139,7 @@ async def ask(broker: Broker, scope: dict[str, object], pieces: list[bytes]) -> 
 
     async def receive() -> dict:
         await asyncio.sleep(0)
-        return pending.pop(0) if pending else {"type": "http.disconnect"}
+        return pending.pop(0) if pending else await asyncio.get_running_loop().create_future()
 
     async def send(message: dict) -> None:
         sent.append(message)

@@ -4,10 +4,11 @@ Nearly all statistics are counters that exist anyway; at most a few values of th
 message. Inspections of all topics are cut into slices, and all of them together have a share of the event loop.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
+from typing import Any, TypeVar
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms, oldest_of
@@ -15,21 +16,20 @@ from miniqueue.broker.inspect.due_counting import count_due
 from miniqueue.broker.inspect.log import LogReader
 from miniqueue.broker.inspect.peek import Peek
 from miniqueue.broker.inspect.rates import RateMeter
+from miniqueue.broker.inspect.recent import Recent
 from miniqueue.broker.inspect.scan import Scan
 from miniqueue.broker.model.parts import TopicStats
 from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.model.views import group_named, stats_of
-from miniqueue.broker.runtime.tasks import SharedResult
 from miniqueue.core.message.names import check_topic
 from miniqueue.errors.requests import UnknownTopicError
+
+T = TypeVar("T")
 
 #: Number of topics that are inspected in one iteration of the event loop; this takes 0.7 ms.
 TOPICS_IN_TURN = 20
 #: Number of topics whose messages are counted in one iteration of the event loop; this takes 0.5 ms.
 COUNTED_IN_TURN = 400
-#: With more topics, figures of all topics are made once a second, whoever asks: for 10,000 topics the sums take 0.3 s.
-MANY_TOPICS = 1000
-RECENT_SECONDS = 1.0
 
 #: Statistics by name; None if there is nothing to measure.
 Figures = dict[str, int | float | None]
@@ -73,10 +73,8 @@ class Inspect:
         self._topics = engine.topics.by_name
         self._journal = engine.journal
         self._clock = engine.clock
-        self._totals: SharedResult[Figures] = SharedResult()
-        self._contents: SharedResult[tuple[int, int]] = SharedResult()
-        self._content: tuple[float, tuple[int, int]] | None = None  # when it was counted, and what
-        self._sums: tuple[float, Figures] | None = None
+        self._totals = self.recent(self._sum_up)
+        self._contents = self.recent(self._count)
 
     def depth(self, name: bytes, group: bytes | None = None) -> int:
         """Return the number of unacknowledged messages of a topic, or of one of its groups.
@@ -156,12 +154,7 @@ class Inspect:
 
         With many topics, they are at most a second old.
         """
-        if self._content is not None and self._is_recent(self._content[0]):
-            return self._content[1]
-        begun_at = self._clock.monotonic()
-        counts = await self._contents.get(self._count)
-        self._content = begun_at, counts
-        return counts
+        return await self._contents.get()
 
     async def _count(self) -> tuple[int, int]:
         message_count = 0
@@ -177,16 +170,11 @@ class Inspect:
         Callers at the same time share the work: each gets sums that were begun after its call. With many topics, the
         sums are at most a second old.
         """
-        if self._sums is not None and self._is_recent(self._sums[0]):
-            return self._sums[1]
-        begun_at = self._clock.monotonic()
-        sums = await self._totals.get(self._sum_up)
-        self._sums = begun_at, sums
-        return sums
+        return await self._totals.get()
 
-    def _is_recent(self, begun_at: float) -> bool:
-        """Whether figures of all topics need not be made again."""
-        return len(self._topics) > MANY_TOPICS and self._clock.monotonic() < begun_at + RECENT_SECONDS
+    def recent(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Recent[T]:
+        """Return what makes something of all topics for all who ask for it, as `totals` does."""
+        return Recent(make, self._topics, self._clock)
 
     async def _sum_up(self) -> Figures:
         sums: dict[str, float] = {"topics": self._engine.topics.owned_count(None)}

@@ -1,13 +1,14 @@
 """Endpoints for the usual forms of requests: an act with a prepared reply, a JSON reply, a JSON body."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from miniqueue.errors import InvalidLineError, MiniqueueError, PayloadTooLargeError
 from miniqueue.server.asgi.replies import OK, Reply, error_reply, json_reply
-from miniqueue.server.asgi.request import listening, read_body
+from miniqueue.server.asgi.request import listening, read_body, unless_gone
 
 
 class ActEndpoint:
@@ -28,18 +29,29 @@ class ActEndpoint:
 
 
 class JsonEndpoint:
-    """Answers each request with the result of `make_content` as JSON, or with the error that it raises."""
+    """Answers each request with the result of `make_content` as JSON, or with the error that it raises.
 
-    def __init__(self, make_content: Callable[[Scope], Awaitable[object]]) -> None:
+    A GET ends when its client disconnects: otherwise clients that ask and leave could pile up searches and lists.
+    """
+
+    def __init__(self, make_content: Callable[[Scope], Coroutine[Any, Any, object]]) -> None:
         self._make_content = make_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        reply: Reply | None
+        if scope["method"] == "GET":
+            reply = await unless_gone(receive, self._reply(scope))
+        else:
+            reply = await self._reply(scope)
+        if reply is not None:
+            await reply(scope, receive, send)
+
+    async def _reply(self, scope: Scope) -> Reply:
         try:
-            reply = json_reply(200, await self._make_content(scope))
+            return json_reply(200, await self._make_content(scope))
         except MiniqueueError as error:
-            reply = error_reply(error)
-        await reply(scope, receive, send)
+            return error_reply(error)
 
 
 class LongEndpoint:

@@ -1,14 +1,17 @@
 """Parts of an HTTP request: its body, its query, its client, and whether the client is still connected."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.types import Message, Receive, Scope
 
 from miniqueue.broker.runtime.accounts import Memory, MemoryAccount
 from miniqueue.errors import PayloadTooLargeError, RequestError
+
+T = TypeVar("T")
 
 #: Number of bytes of an oversized body that are read after the limit, before the error reply: a client that is still
 #: sending when the connection closes may never see the reply.
@@ -55,6 +58,18 @@ async def listening(receive: Receive) -> AsyncIterator[Callable[[], bool]]:
         yield lambda: not listener.done()
     finally:
         listener.cancel()
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of a coroutine, or end it and return None when the client disconnects."""
+    working, leaving = asyncio.create_task(work), asyncio.create_task(until_gone(receive))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def until_gone(receive: Receive) -> None:

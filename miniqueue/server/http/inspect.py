@@ -13,10 +13,10 @@ Replies are JSON.
 from contextlib import aclosing
 from functools import partial
 
+from orjson import Fragment
 from starlette.types import Scope
 
 from miniqueue.access.rights import Right
-from miniqueue.access.users import is_permitted
 from miniqueue.broker import Broker
 from miniqueue.broker.acts.requests import purge_task
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
@@ -49,18 +49,12 @@ def inspect_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
 class _Pages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._listed = broker.inspect.recent(partial(_list, broker))
 
     async def topics(self, scope: Scope) -> object:
-        user = scope.get("user")
-        listed = []
-        async with aclosing(self._broker.inspect.existing()) as topics:
-            async for topic in topics:
-                if is_permitted(user, Right.MONITOR, topic.name):
-                    stats = stats_of(topic)
-                    counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
-                    shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
-                    listed.append(json_fragment(shown))
-        return {"topics": listed}
+        user, listed = scope.get("user"), await self._listed.get()
+        names = listed if user is None else user.monitored([*listed])
+        return {"topics": [listed[name] for name in names]}
 
     async def topic(self, scope: Scope) -> object:
         name = topic_of(scope)
@@ -94,3 +88,15 @@ class _Pages:
             task = purge_task(topic_within(scope), state, older, group, self._broker.clock.now_ms())
             return {"task": str(await self._broker.tasks.begin(task))}
         return {"removed": await self._broker.purge(topic_within(scope), state, older, group)}
+
+
+async def _list(broker: Broker) -> dict[bytes, Fragment]:
+    """Return the topics by name, in order, each as JSON."""
+    listed = {}
+    async with aclosing(broker.inspect.existing()) as topics:
+        async for topic in topics:
+            stats = stats_of(topic)
+            counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
+            shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
+            listed[topic.name] = json_fragment(shown)
+    return listed

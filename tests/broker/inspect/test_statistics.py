@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from miniqueue.broker.inspect import inspect
+from miniqueue.broker.inspect import recent
 from miniqueue.broker.inspect.rates import SAMPLES
 from miniqueue.core.statistics import TICKS
 from miniqueue.errors import InvalidTopicError
@@ -260,14 +260,14 @@ async def test_a_topic_that_is_deleted_while_its_age_is_read_has_no_figures(worl
 
 
 async def test_sums_over_many_topics_are_made_once_a_second(world, monkeypatch):
-    monkeypatch.setattr(inspect, "MANY_TOPICS", 1)
+    monkeypatch.setattr(recent, "MANY_TOPICS", 1)
     inspection = world.broker.inspect
     for topic in (b"a", b"b"):
         await world.publish(topic, b"x")
     assert ((await inspection.totals())["depth"], await inspection.content()) == (2, (2, 2))
     await world.publish(b"c", b"x")
     assert ((await inspection.totals())["depth"], await inspection.content()) == (2, (2, 2))
-    world.clock.advance(inspect.RECENT_SECONDS)
+    world.clock.advance(recent.RECENT_SECONDS)
     assert ((await inspection.totals())["depth"], await inspection.content()) == (3, (3, 3))
 
 

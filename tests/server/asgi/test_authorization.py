@@ -126,15 +126,19 @@ class World:
 
     async def ask(self, method, path, *headers, client=("10.0.0.1", 1), body=BODY, query=b""):
         """Return status, headers and body of the answer; an endless reply is broken off after its beginning."""
-        sent = []
+        sent, has_begun = [], asyncio.Event()
 
         async def receive():
             is_first = not self.has_read
             self.has_read = True
-            return {"type": "http.request", "body": body} if is_first else {"type": "http.disconnect"}
+            if is_first:
+                return {"type": "http.request", "body": body}
+            await has_begun.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message):
             sent.append(message)
+            has_begun.set()
 
         self.has_read = False
         headers = [(b"host", b"localhost"), *headers]

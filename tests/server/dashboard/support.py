@@ -121,8 +121,10 @@ class World:
         """Make one request."""
         reply = Reply()
 
+        parts = [{"type": "http.request", "body": body}]
+
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body}
+            return parts.pop() if parts else await asyncio.get_running_loop().create_future()
 
         await self.app(self.scope(method, target, *headers, **named), receive, reply.send)
         return reply

@@ -1,10 +1,14 @@
 """A look into topics over HTTP."""
 
+import asyncio
+
 import orjson
 import pytest
 
+from miniqueue.broker.inspect import recent
 from miniqueue.core.message.attributes import Attributes
-from tests.fakes import START_MS, FakeConsumer
+from miniqueue.server.http.app import HttpApp
+from tests.fakes import START_MS, FakeConsumer, settle_down
 from tests.serving import serving
 
 NO_TOPIC = b'{"error":"There is no such topic","code":"NOTOPIC"}'
@@ -124,3 +128,43 @@ async def test_messages_are_cleared_away(certificates, query, status, body):
     async with serving(certificates) as served:
         await fill(served)
         assert await served.request("POST", f"/topics/t/purge{query}") == (status, body)
+
+
+async def test_topics_are_listed_once_a_second_if_they_are_many(certificates, monkeypatch):
+    monkeypatch.setattr(recent, "MANY_TOPICS", 1)
+    async with serving(certificates) as served:
+        for topic in (b"a", b"b"):
+            await served.broker.publish(topic, [b"x"]).commit.wait()
+        listed = [await served.request("GET", "/topics")]
+        await served.broker.publish(b"c", [b"x"]).commit.wait()
+        listed.append(await served.request("GET", "/topics"))
+        served.clock.advance(recent.RECENT_SECONDS)
+        listed.append(await served.request("GET", "/topics"))
+    names = [[topic["topic"] for topic in orjson.loads(body)["topics"]] for _, body in listed]
+    assert names == [["a", "b"], ["a", "b"], ["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("path", ["/topics/t/messages", "/topics/t/search", "/topics/t"])
+async def test_what_only_shows_something_ends_when_its_client_leaves(path, world):
+    await world.publish(b"t", b"x")
+    await world.restart()
+    has_left = asyncio.Event()
+
+    async def hear():
+        await has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_message):
+        raise AssertionError
+
+    before = asyncio.all_tasks()
+    world.store.may_scan.clear()
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b""}
+    request = asyncio.create_task(HttpApp(world.broker)({**scope, "headers": []}, hear, send))
+    await settle_down()
+    assert not request.done()
+    has_left.set()
+    await settle_down()
+    assert request.done()
+    assert asyncio.all_tasks() <= before | {request}
+    world.store.may_scan.set()

@@ -18,7 +18,7 @@ from miniqueue.broker.runtime.accounts import Memory, MemoryAccount, Purpose
 from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MemoryLimitError, MiniqueueError
 from miniqueue.server.asgi.replies import EMPTY_REPLY, Headers, Reply
-from miniqueue.server.asgi.request import HttpActor, until_gone
+from miniqueue.server.asgi.request import HttpActor
 from miniqueue.server.shards.http.tunnel import Passing, Tunnels, pass_on
 
 #: How much memory a gathered byte costs: as part of an answer, and of the reply that is made of all.
@@ -168,18 +168,6 @@ async def together(works: Iterable[Coroutine[Any, Any, ResultT]]) -> list[Result
     finally:
         for task in tasks:
             task.cancel()
-
-
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, ResultT]) -> ResultT | None:
-    """Return the result of a coroutine, or end it and return None when the client disconnects."""
-    working, leaving = asyncio.create_task(work), asyncio.create_task(until_gone(receive))
-    try:
-        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 def replaying(body: bytes, receive: Receive | None = None) -> Receive:

@@ -30,10 +30,10 @@ from miniqueue.core.options.consume import ReceiveOptions, parse_receive_options
 from miniqueue.core.options.topic_choice import parse_choice
 from miniqueue.errors import InvalidTopicError
 from miniqueue.server.asgi.replies import JSON_LINES
-from miniqueue.server.asgi.request import lists_of, query_of
+from miniqueue.server.asgi.request import lists_of, query_of, unless_gone
 from miniqueue.server.shards.http.door import Handler
 from miniqueue.server.shards.http.joining import join
-from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error, unless_gone
+from miniqueue.server.shards.http.owners import Answer, Gathering, Owners, first_error
 from miniqueue.server.shards.links.peers import Peers
 from miniqueue.server.shards.links.spreading import enter_by_patterns, use_group
 

@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from miniqueue.errors.requests import GroupExistsError, UnknownGroupError, UnknownTopicError
 from miniqueue.server.asgi.replies import JSON
-from miniqueue.server.shards.http.owners import Answer, Gathering, first_error, together, unless_gone
+from miniqueue.server.asgi.request import unless_gone
+from miniqueue.server.shards.http.owners import Answer, Gathering, first_error, together
 from miniqueue.server.shards.http.parts.asking import Parts, Spread, with_query
 from miniqueue.server.views.wholes import Row
 
