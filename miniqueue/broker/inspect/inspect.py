@@ -4,11 +4,11 @@ Nearly all statistics are counters that exist anyway; at most a few values of th
 message. Inspections of all topics are cut into slices, and all of them together have a share of the event loop.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.inspect.ages import kept_of, oldest_at_ms, oldest_of
@@ -23,8 +23,6 @@ from miniqueue.broker.model.topic import Topic, total
 from miniqueue.broker.model.views import group_named, stats_of
 from miniqueue.core.message.names import check_topic
 from miniqueue.errors.requests import UnknownTopicError
-
-T = TypeVar("T")
 
 #: Number of topics that are inspected in one iteration of the event loop; this takes 0.7 ms.
 TOPICS_IN_TURN = 20
@@ -73,8 +71,8 @@ class Inspect:
         self._topics = engine.topics.by_name
         self._journal = engine.journal
         self._clock = engine.clock
-        self._totals = self.recent(self._sum_up)
-        self._contents = self.recent(self._count)
+        self._totals: Recent[Figures] = self.recent()
+        self._contents: Recent[tuple[int, int]] = self.recent()
 
     def depth(self, name: bytes, group: bytes | None = None) -> int:
         """Return the number of unacknowledged messages of a topic, or of one of its groups.
@@ -154,7 +152,7 @@ class Inspect:
 
         With many topics, they are at most a second old.
         """
-        return await self._contents.get()
+        return await self._contents.get(self._count)
 
     async def _count(self) -> tuple[int, int]:
         message_count = 0
@@ -170,11 +168,11 @@ class Inspect:
         Callers at the same time share the work: each gets sums that were begun after its call. With many topics, the
         sums are at most a second old.
         """
-        return await self._totals.get()
+        return await self._totals.get(self._sum_up)
 
-    def recent(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Recent[T]:
+    def recent(self) -> Recent[Any]:
         """Return what makes something of all topics for all who ask for it, as `totals` does."""
-        return Recent(make, self._topics, self._clock)
+        return Recent(self._topics, self._clock)
 
     async def _sum_up(self) -> Figures:
         sums: dict[str, float] = {"topics": self._engine.topics.owned_count(None)}

@@ -17,23 +17,21 @@ class Recent(Generic[T]):
     """Makes the same of all topics for all who ask for it.
 
     Args:
-      make: makes it.
       topics: the topics.
       clock: measures how old a result is.
     """
 
-    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]], topics: Collection[object], clock: Clock) -> None:
-        self._make = make
+    def __init__(self, topics: Collection[object], clock: Clock) -> None:
         self._topics = topics
         self._clock = clock
         self._making: SharedResult[T] = SharedResult()
         self._made: tuple[float, T] | None = None  # when the last call for it came, and the result
 
-    async def get(self) -> T:
-        """Return a result that was begun after this call; with many topics, at most `RECENT_SECONDS` before it."""
+    async def get(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what `make` makes, begun after this call; with many topics, at most `RECENT_SECONDS` before it."""
         now, made = self._clock.monotonic(), self._made
         if made is not None and len(self._topics) > MANY_TOPICS and now < made[0] + RECENT_SECONDS:
             return made[1]
-        result = await self._making.get(self._make)
+        result = await self._making.get(make)
         self._made = now, result
         return result

@@ -3,7 +3,8 @@
     slice ─▶ nothing else had work ───────────────────────────▶ the next slice, in the next iteration
       └────▶ iterations with other work, three times as long ─▶ the next slice
 
-So long work has a quarter of the time, and whatever the others leave, however long one of its slices takes. An
+So long work has a quarter of the time, and whatever the others leave, however long one of its slices takes. Those who
+ask for it have slices in rounds, one for each user; the broker, and the monitoring port, count as another user. An
 iteration is as long as the slowest callback in it; a client that waits for a commit waits for several iterations. Those
 in which its commit is gathered take almost no time, and are the others' nevertheless.
 
@@ -17,6 +18,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Final, TypeAlias, TypeVar
+
+from miniqueue.broker.runtime.accounts import account_of
+from miniqueue.broker.runtime.fair_lock import FairLock
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 
 T = TypeVar("T")
 ResultT = TypeVar("ResultT")
@@ -70,7 +75,7 @@ class TimeShare:
         self._is_busy = is_busy
         self._left_at = 0.0
         self._owed_seconds = 0.0
-        self._gate = asyncio.Lock()
+        self._gate = FairLock()
 
     def used(self, begun_at: float, max_seconds: float = MAX_COUNTED_SECONDS) -> None:
         """Record a slice that began at this time and ends now."""
@@ -92,7 +97,7 @@ class TimeShare:
 
         That may include other work, so the slice may be shorter than it counts.
         """
-        await self._gate.acquire()
+        await self._gate.acquire(_asker())
         try:
             await self._let_others_go_first()
         except asyncio.CancelledError:
@@ -153,11 +158,20 @@ class TimeShare:
             self.used(begun_at, MAX_SLICE_SECONDS)
 
     async def _wait(self) -> None:
-        """Return when the next slice may begin; first come, first served."""
-        async with self._gate:
+        """Return when the next slice may begin."""
+        await self._gate.acquire(_asker())
+        try:
             await self._let_others_go_first()
+        finally:
+            self._gate.release()
 
     async def _let_others_go_first(self) -> None:
         await asyncio.sleep(0)
         while self.is_for_others(is_busy=self._is_busy()):  # noqa: ASYNC110 - each iteration is measured
             await asyncio.sleep(0)
+
+
+def _asker() -> object:
+    """Return who asks for a slice: the account of a user, or of an address; None: the broker itself."""
+    account = account_of(CURRENT_ACTOR.get())
+    return account if account is None or account.key else account.owner

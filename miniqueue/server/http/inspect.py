@@ -21,6 +21,7 @@ from miniqueue.broker import Broker
 from miniqueue.broker.acts.requests import purge_task
 from miniqueue.broker.inspect.peek import DEFAULT_COUNT
 from miniqueue.broker.inspect.peeked import State, parse_count, parse_state
+from miniqueue.broker.inspect.recent import Recent
 from miniqueue.broker.model.views import stats_of
 from miniqueue.core.message.ids import parse_any_id
 from miniqueue.core.options.consume import parse_switch
@@ -49,12 +50,23 @@ def inspect_endpoints(broker: Broker) -> dict[tuple[str, str], JsonEndpoint]:
 class _Pages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._listed = broker.inspect.recent(partial(_list, broker))
+        self._listed: Recent[dict[bytes, Fragment]] = broker.inspect.recent()
 
     async def topics(self, scope: Scope) -> object:
-        user, listed = scope.get("user"), await self._listed.get()
+        user, listed = scope.get("user"), await self._listed.get(self._list)
         names = listed if user is None else user.monitored([*listed])
         return {"topics": [listed[name] for name in names]}
+
+    async def _list(self) -> dict[bytes, Fragment]:
+        """Return the topics by name, in order, each as JSON."""
+        listed = {}
+        async with aclosing(self._broker.inspect.existing()) as topics:
+            async for topic in topics:
+                stats = stats_of(topic)
+                counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
+                shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
+                listed[topic.name] = json_fragment(shown)
+        return listed
 
     async def topic(self, scope: Scope) -> object:
         name = topic_of(scope)
@@ -88,15 +100,3 @@ class _Pages:
             task = purge_task(topic_within(scope), state, older, group, self._broker.clock.now_ms())
             return {"task": str(await self._broker.tasks.begin(task))}
         return {"removed": await self._broker.purge(topic_within(scope), state, older, group)}
-
-
-async def _list(broker: Broker) -> dict[bytes, Fragment]:
-    """Return the topics by name, in order, each as JSON."""
-    listed = {}
-    async with aclosing(broker.inspect.existing()) as topics:
-        async for topic in topics:
-            stats = stats_of(topic)
-            counts = {"ready": stats.ready, "leased": stats.leased, "delayed": stats.delayed}
-            shown = {"topic": topic.name.decode(), "depth": sum(counts.values()), **counts}
-            listed[topic.name] = json_fragment(shown)
-    return listed

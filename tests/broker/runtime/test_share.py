@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from itertools import pairwise
+from types import SimpleNamespace
 
+from miniqueue.broker.runtime.accounts import Memory, MemoryAccount
 from miniqueue.broker.runtime.share import (
     IDLE_SECONDS,
     MAX_COUNTED_SECONDS,
@@ -12,6 +14,7 @@ from miniqueue.broker.runtime.share import (
     OTHERS_FACTOR,
     TimeShare,
 )
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 
 
 class Clock:
@@ -178,3 +181,25 @@ async def test_work_is_finished_in_turns_and_whoever_leaves_ends_it():
     await asyncio.gather(task, return_exceptions=True)
     assert steps == [0, 1, 2, 0]
     assert await share.finish(work()) == "done"
+
+
+async def test_users_have_slices_in_rounds_however_often_one_of_them_asks():
+    work, memory, had = Work(), Memory(has_users=True), list[str]()
+
+    async def do(name: str, account: MemoryAccount | None) -> None:
+        CURRENT_ACTOR.set(SimpleNamespace(account=account))
+        async with aclosing(work.share.in_turns(range(3), 1)) as turns:
+            async for _ in turns:
+                had.append(name)
+
+    asked: list[tuple[str, MemoryAccount | None]] = []
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"):
+        connection = memory.connect(address)
+        connection.become("ada")
+        asked.append(("ada", connection))
+    asked += [("bob", memory.of_user("bob")), ("broker", None)]
+    await asyncio.gather(*(do(name, account) for name, account in asked))
+    for name in ("bob", "broker"):
+        last = len(had) - had[::-1].index(name)
+        assert had[:last].count("ada") <= 6
+    assert had.count("ada") == 15
