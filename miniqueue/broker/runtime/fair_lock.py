@@ -15,7 +15,7 @@ class FairLock:
 
     def __init__(self) -> None:
         self._is_held = False
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}  # futures by key; the first key has the next turn
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}  # futures; the first key has the next turn
 
     async def acquire(self, key: Hashable) -> None:
         """Return when the caller has the lock; it waits with the others of its key."""
