@@ -219,7 +219,7 @@ class Dispatcher:
     async def turns(self) -> AsyncGenerator[None, None]:
         """Yield in turns of the event loop, for work that settles many messages; see `MAX_TURNS_IN_COMMIT`."""
         committer = self._journal.committer
-        async with aclosing(self._engine.share.pauses()) as pauses:
+        async with aclosing(self._engine.share.pauses(is_for_all=True)) as pauses:
             while True:
                 async with self._gate:  # what one act adds in its turn, the next one sees
                     if self.is_crowded() or self._has_had_turns():

@@ -109,26 +109,30 @@ class TimeShare:
         self.used(begun_at, MAX_SLICE_SECONDS)
         self._gate.release()
 
-    async def in_turns(self, items: Iterable[T], count: int) -> AsyncGenerator[T, None]:
-        """Yield `items`, `count` of them in a slice; at most one slice begins in an iteration, whoever asks."""
+    async def in_turns(self, items: Iterable[T], count: int, *, is_for_all: bool = False) -> AsyncGenerator[T, None]:
+        """Yield `items`, `count` of them in a slice; at most one slice begins in an iteration, whoever asks.
+
+        Work that is for all, because others may wait for its end, has the slices of the broker: it does not wait for
+        whatever else its user has asked for.
+        """
         remaining = iter(items)
         while some := list(islice(remaining, count)):
-            await self._wait()
+            await self._wait(None if is_for_all else _asker())
             begun_at = self.clock()
             for item in some:
                 yield item
             self.used(begun_at, MAX_SLICE_SECONDS)
 
-    def pauses(self) -> AsyncGenerator[None, None]:
+    def pauses(self, *, is_for_all: bool = False) -> AsyncGenerator[None, None]:
         """Yield at the beginning of each slice: what the caller does until it asks for the next is in that slice."""
-        return self.in_turns(repeat(None), 1)
+        return self.in_turns(repeat(None), 1, is_for_all=is_for_all)
 
     async def finish(self, work: Work[T]) -> T:
         """Do all of some work, the first slice at once and each of the others in a turn; return its result.
 
-        Between the slices, anything can happen: the work must not depend on what others change.
+        Between the slices, anything can happen: the work must not depend on what others change. It is for all.
         """
-        async with aclosing(self.pauses()) as pauses:
+        async with aclosing(self.pauses(is_for_all=True)) as pauses:
             while True:
                 try:
                     next(work)
@@ -148,7 +152,7 @@ class TimeShare:
     async def in_turns_as_read(self, items: AsyncIterator[T], count: int) -> AsyncGenerator[T, None]:
         """Yield items as `in_turns` does, each as soon as it has been read: they may be long."""
         while True:
-            await self._wait()
+            await self._wait(_asker())
             begun_at = self.clock()
             for _ in range(count):
                 item = await anext(items, None)
@@ -157,9 +161,9 @@ class TimeShare:
                 yield item
             self.used(begun_at, MAX_SLICE_SECONDS)
 
-    async def _wait(self) -> None:
+    async def _wait(self, asker: object) -> None:
         """Return when the next slice may begin."""
-        await self._gate.acquire(_asker())
+        await self._gate.acquire(asker)
         try:
             await self._let_others_go_first()
         finally:

@@ -26,7 +26,7 @@ import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, Generic, SupportsBytes, TypeVar
 
 import structlog
@@ -108,7 +108,8 @@ class SharedResult(Generic[T]):
         ask ─▶ nothing is running ─▶ the work begins                      ─▶ its result
           └──▶ it is running ──────▶ waits for its end; it begins again ──▶ the result of the second run, for all
 
-    So each caller gets a result that was begun after its call, and at most two runs are ahead of it.
+    So each caller gets a result that was begun after its call, and at most two runs are ahead of it. The broker itself
+    does the work, not the user who asked first: the others would wait for whatever else that user has asked for.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ class SharedResult(Generic[T]):
         return await asyncio.shield(self._next)
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=Context())
         task.add_done_callback(self._ended)
         return task
 

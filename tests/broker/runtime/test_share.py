@@ -1,7 +1,7 @@
 """Long work has a share of the event loop: after each slice, others come first, unless they have nothing to do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import aclosing
 from itertools import pairwise
 from types import SimpleNamespace
@@ -203,3 +203,23 @@ async def test_users_have_slices_in_rounds_however_often_one_of_them_asks():
         last = len(had) - had[::-1].index(name)
         assert had[:last].count("ada") <= 6
     assert had.count("ada") == 15
+
+
+async def test_work_that_others_wait_for_does_not_wait_for_what_its_user_has_asked_for():
+    work, connection, had = Work(), Memory(has_users=True).connect("10.0.0.1"), list[str]()
+    connection.become("ada")
+    CURRENT_ACTOR.set(SimpleNamespace(account=connection))
+
+    async def ask() -> None:
+        async with aclosing(work.share.in_turns(range(3), 1)) as turns:
+            async for _ in turns:
+                had.append("ada's own")
+
+    def parts() -> Generator[None, None, None]:
+        for _ in range(3):
+            had.append("for all")
+            yield
+
+    await asyncio.gather(*(ask() for _ in range(5)), work.share.finish(parts()))
+    last = len(had) - had[::-1].index("for all")
+    assert had[:last].count("ada's own") <= 4

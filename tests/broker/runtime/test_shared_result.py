@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from miniqueue.broker.runtime.tasks import SharedResult
+from miniqueue.broker.runtime.tasks import CURRENT_ACTOR, SharedResult
 from tests.fakes import settle_down
 
 
@@ -57,6 +57,14 @@ async def test_it_runs_again_when_nothing_runs(shared, work):
         await settle_down()
         work.ends[-1].set_result(None)
         assert await asked == number
+
+
+async def test_the_broker_works_for_all_whoever_asked_first(shared):
+    async def actor() -> object:
+        return CURRENT_ACTOR.get()
+
+    CURRENT_ACTOR.set(b"ada")
+    assert await asyncio.gather(shared.get(actor), shared.get(actor)) == [b"", b""]
 
 
 async def test_an_error_reaches_all_who_asked_and_nobody_later(shared, work):
