@@ -234,9 +234,9 @@ class Dispatcher:
     def _has_had_turns(self) -> bool:
         return self._turn_count >= MAX_TURNS_IN_COMMIT and self._turned_in is self._journal.committer.open
 
-    def is_crowded(self) -> bool:
-        """Whether so much is uncommitted that messages are to be returned in turns."""
-        return self._journal.committer.waiting_bytes >= MUCH_UNCOMMITTED_BYTES
+    def is_crowded(self, added_bytes: int = 0) -> bool:
+        """Whether so much is uncommitted, with what is to be added, that messages are to be returned in turns."""
+        return self._journal.committer.waiting_bytes + added_bytes >= MUCH_UNCOMMITTED_BYTES
 
     def in_epoch(self, act: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return an act that raises BrokenOffError if memory is dropped meanwhile."""

@@ -29,7 +29,7 @@ from miniqueue.broker.engine.engine import Engine
 from miniqueue.broker.leases import settling
 from miniqueue.broker.leases.listing import MAX_COUNT, HeldMessage, LeaseHolder, described, held_messages, holders_of
 from miniqueue.broker.leases.receive import ReceiveRequest, ReceiveResult
-from miniqueue.broker.leases.settling import MAX_WITH_FEW_LEASES, Settling
+from miniqueue.broker.leases.settling import MAX_LARGE_RETURNED, MAX_WITH_FEW_LEASES, Settling
 from miniqueue.broker.model.topic import Group, Topic
 from miniqueue.broker.model.views import group_named
 from miniqueue.broker.runtime.parts import Parts
@@ -193,8 +193,9 @@ class Leases:
 
     def settle_if_short(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool] | None:
         """Settle messages as `settle` does, if that is little work; return None if it is much, and nothing was done."""
-        if act.is_returned and not act.deadline and self.dispatcher.is_crowded():
-            return None
+        if act.is_returned:
+            is_long = len(receipts) > MAX_LARGE_RETURNED and len(receipts) > self._most_returned(name, receipts, act)
+            return None if is_long or self.dispatcher.is_crowded() else self.settle(name, receipts, act)
         if len(receipts) <= act.max_count:
             return self.settle(name, receipts, act)
         if not act.is_by_lease or len(receipts) > MAX_WITH_FEW_LEASES:
@@ -223,12 +224,29 @@ class Leases:
         results: list[bool] = []
         async with aclosing(self.dispatcher.turns()) as turns:
             async for _ in turns:
-                part = receipts[len(results) : len(results) + MAX_WITH_FEW_LEASES]
-                settled = self.settle_if_short(name, part, act)
-                results += self.settle(name, part[: act.max_count], act) if settled is None else settled
+                results += self._settle_some(name, receipts[len(results) :], act)
                 if len(results) == len(receipts):
                     break
         return results
+
+    def _settle_some(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> list[bool]:
+        """Settle the first of some messages, as many as one turn may."""
+        if not act.is_returned:
+            part = receipts[:MAX_WITH_FEW_LEASES]
+            settled = self.settle_if_short(name, part, act)
+            return self.settle(name, part[: act.max_count], act) if settled is None else settled
+        results: list[bool] = []
+        size = self._most_returned(name, receipts, act)
+        while len(results) < min(act.max_count, len(receipts)):
+            results += self.settle(name, receipts[len(results) : len(results) + size], act)
+            if self.dispatcher.is_crowded():
+                break
+        return results
+
+    def _most_returned(self, name: bytes, receipts: Sequence[bytes], act: Settling) -> int:
+        """Return how many messages may be returned before the next look at what is uncommitted."""
+        held_bytes = sum(book.size_bytes for _, book in self._books(name, receipts))
+        return MAX_LARGE_RETURNED if self.dispatcher.is_crowded(held_bytes) else act.max_count
 
     def _settle_in(self, group: Group, book: LeaseBook, numbers: Sequence[int], act: Settling) -> list[bool]:
         """Settle messages of one book; return the results."""

@@ -1,6 +1,6 @@
 """What is done with messages that are settled by receipt, and with how many of them in one event-loop iteration.
 
-    few messages, or those of few leases if they are acknowledged ─▶ at once
+    few messages, or those of few leases if they are acknowledged ─▶ at once, unless they are returned and large
     more ─▶ parts ─▶ each in a turn; other work goes first in between, and leases can expire
 
 The numbers are measured: `tests/budget/test_turns_cost.py` settles as many messages as one command can name.
@@ -18,6 +18,8 @@ from miniqueue.core.cursor.returning import FrontPlaces
 #: Maximum number of messages that one iteration settles, if each has a lease of its own.
 MAX_ACKED: Final = 150
 MAX_RETURNED: Final = 64
+#: Maximum number of messages that are returned before the next look at what is uncommitted, if they may be large.
+MAX_LARGE_RETURNED: Final = 4
 MAX_REJECTED: Final = 64
 #: Maximum number of messages that one iteration settles, if they are acknowledged and have few leases.
 MAX_WITH_FEW_LEASES: Final = 1_000
@@ -69,4 +71,4 @@ def delay(due_at_ms: int, cause: str = "dacks", reason: bytes = b"") -> Settling
 
 def extend(deadline: float) -> Settling:
     """Return what EXTEND does."""
-    return Settling(_nothing, MAX_ACKED, is_by_lease=True, deadline=deadline)
+    return Settling(_nothing, MAX_ACKED, is_returned=False, is_by_lease=True, deadline=deadline)

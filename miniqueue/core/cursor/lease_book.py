@@ -60,13 +60,14 @@ class LeaseBook:
 
     Attributes:
       count: number of leased messages.
+      size_bytes: size of what is leased.
     """
 
-    __slots__ = ("_deadlines", "_held", "_starts", "count", "prefix")
+    __slots__ = ("_deadlines", "_held", "_starts", "count", "prefix", "size_bytes")
 
     def __init__(self, prefix: bytes) -> None:
         self.prefix = prefix
-        self.count = 0
+        self.count = self.size_bytes = 0
         self._held: dict[int, _Held] = {}
         self._starts: list[int] = []
         self._deadlines: list[tuple[float, int]] = []
@@ -172,6 +173,7 @@ class LeaseBook:
     def _put(self, cursor: GroupCursor, lease: Lease, deadline: float, payer: Payer | None) -> None:
         start, starts = lease.receipt, self._starts
         self._held[start] = cursor, lease, deadline, payer
+        self.size_bytes += lease.held_bytes
         if payer is not None:
             payer.charge_lease(lease.held_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES)
         heappush(self._deadlines, (deadline, start))
@@ -184,6 +186,7 @@ class LeaseBook:
     def _take(self, start: int) -> _Held:
         held = self._held.pop(start)
         _, lease, _, payer = held
+        self.size_bytes -= lease.held_bytes
         if payer is not None:
             payer.charge_lease(-(lease.held_bytes + MESSAGE_BYTES * lease.count + LEASE_BYTES))
         return held

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from miniqueue.broker.consume.dispatcher import MAX_DELIVERED, MUCH_UNCOMMITTED_BYTES
+from miniqueue.broker.leases.settling import BACK, MAX_LARGE_RETURNED
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.broker.runtime.accounts import MemoryAccount, Purpose
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
@@ -207,3 +208,32 @@ async def test_what_many_receives_return_at_once_is_not_in_one_commit(way):
             await settle_down()
         await world.commit()
         assert largest_commit(world) < MUCH_UNCOMMITTED_BYTES + 3 * MIB
+
+
+@pytest.mark.parametrize("act", ["nacking", "dacking", "back", "rejecting"])
+async def test_what_one_command_returns_is_in_several_commits_if_it_is_large(act):
+    async with started_world() as world:
+        await world.broker.admin.create(T, {"dead_letter_topic": "dead", "max_deliveries": 9}).wait()
+        await publish(world, COUNT)
+        receipts: list[bytes] = []
+
+        def answer(received) -> None:
+            receipts.extend(received.prefix + b"%d" % lease.receipt for _, lease in received.leases)
+
+        for _ in range(COUNT):
+            world.broker.leases.receive(T, ReceiveOptions(), answer, pytest.fail)
+            await settle_down()
+        leases = world.broker.leases
+        acts = {
+            "nacking": leases.nacking((None, b"")),
+            "dacking": leases.dacking(1000.0),
+            "back": BACK,
+            "rejecting": leases.rejecting(T, b"broken"),
+        }
+        world.store.batches.clear()
+        assert await leases.settle_in_turns(T, receipts, acts[act]) == [True] * COUNT
+        await world.commit()
+        assert largest_commit(world) < MUCH_UNCOMMITTED_BYTES + (MAX_LARGE_RETURNED + 1) * MIB
+        await world.restart()
+        payloads = await world.drain(b"dead" if act == "rejecting" else T)
+        assert [payload[0] for payload in payloads] == ([] if act == "dacking" else list(range(COUNT)))
