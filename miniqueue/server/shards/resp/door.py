@@ -9,8 +9,9 @@
 Replies have the order of the commands, whatever carries them out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from miniqueue.access.rights import command_needs
@@ -61,13 +62,8 @@ class Door:
         self._own = peers.placing.number
         self._last_topic, self._last_shard = b"", 0  # where the last messages without options were published
         self._owners = Owners(client, peers)
-        receiver = Receiver(client, peers, self._owners)
-        self._spread = SpreadTopics(client, peers, self._owners, receiver)
-        self._of_all: dict[bytes, Callable[[Command], bool]] = {
-            b"MULTI": self._multi,
-            b"EVENTS": self._events,
-            b"RECEIVEANY": receiver.receive_any,
-        }
+        self._receiver = Receiver(client, peers, self._owners)
+        self._spread = SpreadTopics(client, peers, self._owners, self._receiver)
 
     # --- for the connection -----------------------------------------------------------------------------------
 
@@ -172,12 +168,12 @@ class Door:
             return self._lead(*shard_and_topic, command)
         if isinstance(command, (Run, RunTransaction)):
             return False  # the connection refuses it
-        begin, is_change = self._of_all.get(command[0].upper()), changes_schedules(command)
+        begin, is_change = _OF_ALL.get(command[0].upper()), changes_schedules(command)
         if begin is None and not is_change and not is_gathered(command):
             return False
         self._check(command)
         if begin is not None:
-            return begin(command)
+            return begin(self, command)
         work = partial(change_schedule, self._peers, self._client.broker.spread_of) if is_change else self._gathered
         self._owners.when_written(partial(work, command))
         return True
@@ -236,6 +232,9 @@ class Door:
         if self._client.guard is not None:
             self._client.guard.check(command)
 
+    def _receive_any(self, command: Command) -> bool:
+        return self._receiver.receive_any(command)
+
     # --- transactions -----------------------------------------------------------------------------------------
 
     def _multi(self, command: Command) -> bool:
@@ -280,3 +279,9 @@ class Door:
         if isinstance(self._client.mode, EventStream):
             self._client.leave()
             self._client.close_when_sent()
+
+
+#: Begin what concerns several shards; return whether they have. A table of a connection would keep it in a cycle.
+_OF_ALL: Final[Mapping[bytes, Callable[[Door, Command], bool]]] = MappingProxyType(
+    {b"MULTI": Door._multi, b"EVENTS": Door._events, b"RECEIVEANY": Door._receive_any}
+)

@@ -1,6 +1,7 @@
 """Clients of RESP at the doors of three shards, whose backs are real: what they send, and what they get."""
 
 import random
+import weakref
 from collections.abc import Callable
 
 import hiredis
@@ -14,6 +15,7 @@ from tests.server.access import sign_in_for, token_of, user
 from tests.server.shards.http.fleet import COUNT, FIRST_PORT, PLACING, TOPICS, Fleet, fleet_in
 from tests.server.shards.http.tunnels import until
 from tests.server.shards.resp.clients import DoorClient
+from tests.transcripts.garbage import collector_off
 
 #: Topics of shards 0, 1, and 2; a client is at the door of shard 0 unless a test says otherwise.
 OWN, OTHER, THIRD = (topic.encode() for topic in TOPICS)
@@ -554,3 +556,37 @@ async def test_a_client_that_follows_moved_arrives_at_once_whatever_the_name(con
         if reply.startswith(b"-MOVED"):
             reply = await clients[int(reply.split(b":")[1]) - FIRST_PORT].ask(b"LEN", b"t" + name)
         assert reply.startswith((b":0\r\n", b"-BADTOPIC"))
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [],
+        [(b"PUBLISH", OWN, b"x"), (b"PUB", OTHER, b"x", b"KEY", b"k"), (b"RECEIVE", THIRD), (b"TOPICS",)],
+        [
+            (b"TOPIC", b"CREATE", b"wide", b"spread", b"3"),
+            (b"PUB", b"wide", b"x"),
+            (b"RECEIVE", b"wide"),
+            (b"LEN", b"wide"),
+        ],
+        [(b"MULTI",), (b"PUBLISH", OTHER, b"x"), (b"EXEC",)],
+        [(b"MULTI",), (b"PUBLISH", OTHER, b"x")],
+        [(b"RECEIVEANY", b"TOPICS", OWN, OTHER)],
+        [(b"EVENTS",)],
+        [(b"PUBLISH", OTHER, b"x"), (b"SUBSCRIBE", OTHER)],
+    ],
+)
+async def test_a_connection_that_has_ended_is_in_no_cycle(commands, fleet):
+    with collector_off():
+        client = DoorClient(fleet.members[0].resp)
+        for words in commands:
+            await client.ask(*words)
+        client.tell((b"PUBLISH", OTHER, b"x" * 1000))
+        client.connection.data_received(b"*3\r\n$7\r\nPUBLISH\r\n$1\r\nx\r\n$1000\r\nbegun")
+        gone = weakref.ref(client.connection)
+        client.transport.lose()
+        del client
+        await until(lambda: gone() is None)
