@@ -19,6 +19,7 @@ from miniqueue.core.settings.placing import Placing
 from miniqueue.errors import MemoryLimitError, MiniqueueError
 from miniqueue.server.asgi.replies import EMPTY_REPLY, Headers, Reply
 from miniqueue.server.asgi.request import HttpActor
+from miniqueue.server.shards.http.scopes import MONITOR
 from miniqueue.server.shards.http.tunnel import Passing, Tunnels, pass_on
 
 #: How much memory a gathered byte costs: as part of an answer, and of the reply that is made of all.
@@ -52,17 +53,21 @@ class Gathering:
 
     Args:
       account: the account of the client.
+      is_monitoring: whether the process may be over its limit: monitoring always works.
     """
 
-    def __init__(self, account: MemoryAccount) -> None:
+    def __init__(self, account: MemoryAccount, *, is_monitoring: bool = False) -> None:
         self._account = account
+        self._is_monitoring = is_monitoring
         self._size_bytes = 0
 
     def add(self, size_bytes: int) -> None:
         """Charge bytes; raises MemoryLimitError."""
         self._size_bytes += GATHERED_FACTOR * size_bytes
         self._account.add(Purpose.OUTPUT, GATHERED_FACTOR * size_bytes)
-        if self._account.process.over_count and (over := self._account.first_over()) is not None:
+        process = self._account.process
+        over = self._account.first_over() if process.over_count else None
+        if over is not None and not (self._is_monitoring and over is process):
             raise MemoryLimitError(over.name, over.limit_bytes, over.setting)
 
     def give_back(self) -> None:
@@ -95,7 +100,7 @@ class Owners:
     @contextmanager
     def gathering(self, scope: Scope) -> Iterator[Gathering]:
         """Yield what charges the client of a request while the block runs."""
-        gathering = Gathering(HttpActor(scope, self._memory).account)
+        gathering = Gathering(HttpActor(scope, self._memory).account, is_monitoring=self._port == MONITOR)
         try:
             yield gathering
         finally:

@@ -3,6 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from miniqueue.broker.runtime.accounts import Purpose
 from miniqueue.server.asgi.replies import json_reply
 from miniqueue.server.shards.http import metrics
 from miniqueue.server.shards.http.metrics import merge_metrics
@@ -49,6 +50,14 @@ b_total{shard="2",topic="x\\"} {y"} 5.0
 b_total{shard="2",topic="a 1"} 3.0
 """
     )
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/stats", "/readyz"])
+async def test_monitoring_works_while_no_process_has_memory_left(path, fleet):
+    for member in fleet.members:
+        member.broker.memory.set_limit(1, "-max-memory")
+        member.broker.memory.add(Purpose.OTHER, 2)
+    assert [(await fleet.look(path, door=door)).status for door in range(COUNT)] == [200] * COUNT
 
 
 async def test_families_that_only_some_shards_have_are_kept():
