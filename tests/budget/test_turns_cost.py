@@ -39,6 +39,8 @@ GROUPS = 100
 ENDING = 30
 #: Groups of a topic that gets more partitions.
 GROWING_GROUPS = 5
+#: Groups with consumers that wait.
+WAITING_GROUPS = 10
 #: Connections to one listener.
 CONNECTIONS = 4000
 #: Messages of one topic.
@@ -415,6 +417,34 @@ async def measure_wide(settings: bytes) -> list[Measured]:
 def test_no_command_holds_the_loop_in_proportion_to_partitions_and_groups(settings):
     with asyncio.Runner(loop_factory=IterationLoop) as runner:
         measured = runner.run(measure_wide(settings))
+    assert {act.name: act.count for act in measured if act.count > MOST} == {}
+
+
+async def measure_waiting() -> list[Measured]:
+    """Publish to a topic that has as many partitions as one may have, while consumers wait in many groups."""
+    broker, client = await with_wide_topic()
+    await say(client, b"PURGE wide")
+    server = RespServer(broker, PARAMETERS)
+    streams = [Client(server) for _ in range(WAITING_GROUPS)]
+    for number, stream in enumerate(streams):
+        stream.send(*b"SUBSCRIBE wide PREFETCH 10000 GROUP".split(), b"g%d" % number)
+    await settle_down()
+
+    async def publish(count: int) -> None:
+        for number in range(count):
+            broker.publish_with(b"wide", b"x", PublishOptions(key=b"%d" % number))
+        await broker.publish(b"other", [b"x"]).commit.wait()
+
+    measured = [await measure(f"{count} published", partial(publish, count)) for count in (1, 20)]
+    assert [stream.transport.take().count(b"x\r\n") for stream in streams] == [21] * WAITING_GROUPS
+    await broker.stop()
+    return measured
+
+
+@pytest.mark.slow
+def test_no_commit_holds_the_loop_in_proportion_to_the_partitions_of_groups_with_consumers():
+    with asyncio.Runner(loop_factory=IterationLoop) as runner:
+        measured = runner.run(measure_waiting())
     assert {act.name: act.count for act in measured if act.count > MOST} == {}
 
 

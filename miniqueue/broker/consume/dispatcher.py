@@ -24,6 +24,8 @@ T = TypeVar("T")
 #: Maximum number of leases that are delivered in one event-loop iteration; a message with attributes counts as a lease,
 #: because each is encoded on its own.
 MAX_DELIVERED: Final = 80
+#: To look for messages in so many partitions costs about as much as to deliver a lease.
+POLLED_AS_LEASE: Final = 12
 #: Maximum number of messages that are returned together, and what one of them costs in `parts`: it gets a record, may
 #: become a dead letter, and may be delivered again.
 MAX_RETURNED: Final = 50
@@ -313,15 +315,20 @@ class Dispatcher:
             leases = self._fill(consumer)
             if not leases:
                 break
-            if consumer.room:
-                group.waiters.move_to_end(consumer)
-            else:
+            if not consumer.room:
                 del group.waiters[consumer]
+                consumer.deliver(leases)
+                continue
+            group.waiters.move_to_end(consumer)
             consumer.deliver(leases)
+            if group.membership is None:
+                break  # there is nothing more for any consumer
+        self._room -= len(group.cursors) // POLLED_AS_LEASE
         if group.waiters:
             if group.membership is not None:
                 self._dispatch_to_members(group)
-            self._load_ahead(group)
+            if not group.is_postponed:
+                self._load_ahead(group)
 
     def _dispatch_to_members(self, group: Group) -> None:
         """Deliver messages to all waiting members: if one member's partitions are empty, another's may not be."""
