@@ -81,6 +81,11 @@ class Task:
     front: Front = field(default_factory=Front)
 
     @property
+    def user(self) -> str:
+        """The name of the user that began it; empty if there were no users."""
+        return self.actor.decode("utf-8", "replace").partition(" user ")[2]
+
+    @property
     def count(self) -> int:
         """The number of messages that were settled, or, of several groups, the largest number of one group."""
         return max(self.group_count, self.most_count)

@@ -15,6 +15,8 @@ from miniqueue.broker.acts.by_filter import ActsByFilter
 from miniqueue.broker.acts.task import Status, Task, of_members
 from miniqueue.broker.commit.journal import Commit
 from miniqueue.broker.engine.engine import Engine
+from miniqueue.broker.model.shares import Pool
+from miniqueue.broker.runtime.accounts import user_of
 from miniqueue.broker.runtime.tasks import CURRENT_ACTOR
 from miniqueue.broker.stored.opening import StoreContent
 from miniqueue.errors import LimitReachedError, MiniqueueError
@@ -43,6 +45,8 @@ class ActTasks:
         self._spawn = engine.spawn
         self._topics = engine.topics
         self._by_filter = by_filter
+        self._shares = engine.shares
+        self._shares.measure(Pool.TASKS, self._count_of, MAX_TASKS, f"{MAX_TASKS} for all users")
         self._tasks: dict[int, Task] = {}
 
     def restored(self, content: StoreContent) -> None:
@@ -72,12 +76,12 @@ class ActTasks:
     async def begin(self, task: Task) -> int:
         """Begin a task; return its number when it is durable.
 
-        Raises as `ActsByFilter.begin`, LimitReachedError: too many tasks run, or UnavailableError: nothing can be
-        changed now.
+        Raises as `ActsByFilter.begin`, LimitReachedError: too many tasks run, ShareLimitError: too many of the user do,
+        or UnavailableError: nothing can be changed now.
         """
         self._journal.admission.check_change()
         await self._journal.epoch.repeat(partial(self._by_filter.begin, task))
-        self._make_room()
+        self._make_room(user_of(CURRENT_ACTOR.get()))
         task.number = self._topics.placing.next_number(max(self._clock.now_ms(), max(self._tasks, default=0) + 1))
         task.actor = bytes(CURRENT_ACTOR.get())
         self._tasks[task.number] = task
@@ -96,12 +100,18 @@ class ActTasks:
         task.end(Status.CANCELLED, self._clock.now_ms())
         return self._committed(task)
 
-    def _make_room(self) -> None:
+    def _make_room(self, user: str) -> None:
+        self._shares.admit(Pool.TASKS, user)
         if len(self._tasks) >= MAX_TASKS:
             ended = [task for task in self._tasks.values() if task.ended_at_ms]
             if not ended:
                 raise LimitReachedError(f"{MAX_TASKS} tasks are running; wait for one, or cancel one")
             self._forget(min(ended, key=_number))
+
+    def _count_of(self, user: str | None) -> int:
+        """Return how many tasks of a user, with None of all users, run."""
+        running = [task for task in self._tasks.values() if not task.ended_at_ms]
+        return len(running) if user is None else sum(task.user == user for task in running)
 
     def _forget(self, task: Task) -> None:
         del self._tasks[task.number]

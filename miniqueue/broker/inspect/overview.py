@@ -38,6 +38,7 @@ _POOLS: Final = {
     Pool.CONNECTIONS: "-max-connections",
     Pool.DEDUP_IDS: "-max-dedup-ids",
     Pool.REQUESTS: "",
+    Pool.TASKS: "",
 }
 
 

@@ -48,6 +48,7 @@ class Pool(StrEnum):
     CONNECTIONS = "connections"
     REQUESTS = "requests"
     DEDUP_IDS = "dedup_ids"
+    TASKS = "tasks"
 
 
 class Held(NamedTuple):

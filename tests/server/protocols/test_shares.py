@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from miniqueue.broker.acts import tasks
 from miniqueue.broker.model.limits import BrokerLimits
 from miniqueue.core.settings.quotas import Quotas
 from tests.broker.support import started_world, world_with
@@ -86,6 +87,24 @@ async def test_a_user_has_three_quarters_of_the_dedup_ids(speaks):
         assert (await usage_of(ada))["dedup_ids"] == {"used": 3, "limit": 3}
         world.clock.advance(200)
         await ada.publish("a", b"x", dedup=3)
+
+
+async def test_a_user_has_three_quarters_of_the_tasks(monkeypatch):
+    monkeypatch.setattr(tasks, "MAX_TASKS", 4)
+    async with ada_and_bob(RespSpeaker, max_topics=4) as (world, ada, bob):
+        for topic, user in (("a", ada), ("b", bob)):
+            for _ in range(10):
+                await user.publish(topic, b"x")
+        begin = "MESSAGES DELETE {} CONTAINS x RATE 1 TASK"
+        for _ in range(3):
+            await ada.ask(begin.format("a"))
+        refused = "LIMIT the tasks of user ada are as many as one user may have, 3 (three quarters of 4 for all users)"
+        assert await refusal_of(ada.ask(begin.format("a"))) == refused
+        assert (await usage_of(ada))["tasks"] == {"used": 3, "limit": 3}
+        await bob.ask(begin.format("b"))
+        await world.restart()
+        again = await user_of(world, RespSpeaker, "ada")
+        assert await refusal_of(again.ask(begin.format("a"))) == refused
 
 
 @SPEAKERS
@@ -297,6 +316,7 @@ async def test_usage_without_users_is_that_of_all_clients(speaker):
         "connections",
         "requests",
         "dedup_ids",
+        "tasks",
         "messages_per_second",
         "memory_bytes",
         "memory",
