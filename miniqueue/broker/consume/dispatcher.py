@@ -323,12 +323,12 @@ class Dispatcher:
             consumer.deliver(leases)
             if group.membership is None:
                 break  # there is nothing more for any consumer
-        self._room -= len(group.cursors) // POLLED_AS_LEASE
         if group.waiters:
             if group.membership is not None:
                 self._dispatch_to_members(group)
             if not group.is_postponed:
                 self._load_ahead(group)
+        self._room -= len(group.cursors) // POLLED_AS_LEASE
 
     def _dispatch_to_members(self, group: Group) -> None:
         """Deliver messages to all waiting members: if one member's partitions are empty, another's may not be."""

@@ -1,11 +1,14 @@
 """Members of a group: each reads partitions of its own, in order, also while others come and go."""
 
 import asyncio
+from functools import partial
+from itertools import chain
 
 import pytest
 
 from miniqueue.broker.consume.members import LOOK_SECONDS
 from miniqueue.core.message.lanes import Priority
+from miniqueue.core.message.partitioning import MAX_PARTITIONS
 from miniqueue.core.options.consume import ReceiveOptions
 from miniqueue.core.options.publish import PublishOptions
 from miniqueue.errors import LimitReachedError
@@ -345,3 +348,24 @@ async def test_a_key_is_in_order_through_rebalances(world):
         key, number = payload.split()
         by_key.setdefault(key, []).append(int(number))
     assert by_key == {key: list(range(10)) for key in keys}
+
+
+async def test_all_members_of_a_topic_with_as_many_partitions_as_one_may_have_get_their_messages(world):
+    await world.broker.admin.carry_out(partial(world.broker.admin.create, b"wide", {"partitions": MAX_PARTITIONS}))
+    had: dict[bytes, list[bytes]] = {name: [] for name in (b"a", b"b", b"c")}
+
+    def keep(name: bytes, leases) -> None:
+        had[name].extend(payload for lease in leases for payload in lease.payloads)
+
+    consumers = [world.broker.consumer(b"wide", partial(keep, name), pytest.fail, 100, member=name) for name in had]
+    for consumer in consumers:
+        consumer.request()
+    await settle_down()
+    for number in range(60):
+        world.broker.publish_with(b"wide", b"%d" % number, PublishOptions(key=b"%d" % number))
+        await world.commit()
+        await settle_down()
+    assert sorted(map(int, chain(*had.values()))) == [*range(60)]
+    assert all(had.values())
+    for consumer in consumers:
+        consumer.close()
