@@ -113,10 +113,8 @@ def oldest_open_chunk(cursor: GroupCursor) -> Chunk | None:
 
 def may_have_next(cursor: GroupCursor, horizon_ms: int) -> bool:
     """Whether the next `take` may return a lease; it may not, if the rest of the log turns out to be settled."""
-    if cursor.depth == cursor.leased_count:
-        return False  # nearly always, if there are many partitions
     if cursor.keyed is not None:
-        return True
+        return cursor.depth > cursor.leased_count
     return cursor.next_range(horizon_ms) is not Range.LOG or cursor.read_seq < min(cursor.tail_seq, cursor.log.stop)
 
 
